@@ -12,8 +12,8 @@ import (
 // Ran counts a command, a run of code or a process.
 func (b *Box) Ran() { b.locked(func() { b.rec.Used.Executions++ }) }
 
-// NoteUsage adds a reading of an instance to the account of the box, if the box still runs in that instance. The use
-// between two readings is their difference.
+// NoteUsage adds a reading of an instance to the account of the box, if the box still runs in that instance. The
+// account grows by the difference from the previous reading.
 func (b *Box) NoteUsage(inst driver.Instance, u driver.Usage) {
 	b.locked(func() {
 		if b.inst == inst {
@@ -22,7 +22,7 @@ func (b *Box) NoteUsage(inst driver.Instance, u driver.Usage) {
 	})
 }
 
-// Used returns the box's use up to the last reading, and its network traffic.
+// Used returns the usage of the box up to the last reading, with its network traffic.
 func (b *Box) Used() hutch.Usage {
 	traffic := b.Traffic()
 	return read(b, func() hutch.Usage {
@@ -32,14 +32,14 @@ func (b *Box) Used() hutch.Usage {
 	})
 }
 
-// Unspent returns the image of the box, and the part of its use that Spent has not received yet.
+// Unspent returns the image of the box, and the part of its usage that Spent has not received yet.
 func (b *Box) Unspent() (image string, more hutch.Usage) {
 	u := b.Used()
 	b.locked(func() { image, more = b.rec.Sandbox.Image, u.Since(b.spent) })
 	return image, more
 }
 
-// spend passes what the box has used to Spent. The caller holds the lock saving.
+// spend passes the new usage of the box to Spent. The caller holds the lock saving.
 func (b *Box) spend(u hutch.Usage) {
 	var image string
 	var more hutch.Usage
@@ -52,11 +52,11 @@ func (b *Box) spend(u hutch.Usage) {
 	}
 }
 
-// saveEvery is how often the record of a running box is written only to save its use of CPU and memory.
+// saveEvery is how often the record of a running box is written only to save its usage of CPU and memory.
 const saveEvery = 10 * time.Minute
 
 // Unsaved reports whether the box ran something or had network traffic since its record was written, or has run for
-// long since then.
+// more than saveEvery since then.
 func (b *Box) Unsaved() bool {
 	traffic := b.Traffic()
 	return read(b, func() bool {
@@ -64,8 +64,8 @@ func (b *Box) Unsaved() bool {
 	})
 }
 
-// Resources turns a reading into the present use: CPU is the average since the last
-// reading that is at least a tenth of a second old.
+// Resources returns the present use of resources from a reading. CPU is the average since the last reading that is at
+// least a tenth of a second old.
 func (b *Box) Resources(u driver.Usage) hutch.Resources {
 	return read(b, func() hutch.Resources {
 		now := time.Now()
@@ -101,8 +101,7 @@ func (b *Box) NoteHealth(agent *wire.Client, health hutch.Health) (before hutch.
 	return before, ok
 }
 
-// RequestSecrets records the secrets that a program of the box gets, and reports
-// whether one of them is new.
+// RequestSecrets records the secrets that a program of the box requests, and reports whether one of them is new.
 func (b *Box) RequestSecrets(uses []string) (changed bool) {
 	b.locked(func() {
 		for _, use := range uses {
@@ -118,8 +117,8 @@ func (b *Box) RequestSecrets(uses []string) (changed bool) {
 	return changed
 }
 
-// noteSecrets gathers the names of the secrets that the box was given. The caller
-// holds mu, or no other caller has the box yet.
+// noteSecrets collects the names of the secrets that the box was given. The caller holds mu, or is the only one that
+// has the box.
 func (b *Box) noteSecrets() {
 	names := slices.Clone(b.rec.RequestedSecrets)
 	for _, use := range b.rec.Secrets {
@@ -130,8 +129,8 @@ func (b *Box) noteSecrets() {
 	b.secrets.Store(&names)
 }
 
-// SecretNames returns the names of the secrets that programs of the box got. It takes
-// no lock, because gateways call it at any time. The list is replaced, never changed.
+// SecretNames returns the names of the secrets that programs of the box have received. It takes no
+// lock, because gateways call it at any time. The list is replaced, never changed.
 func (b *Box) SecretNames() []string {
 	if names := b.secrets.Load(); names != nil {
 		return *names

@@ -27,12 +27,13 @@ func (n Name) Context(ctx context.Context) context.Context {
 type Options struct {
 	// Save writes a record to disk.
 	Save func(context.Context, store.Record) error
-	// Due is called when the box may have been idle for long enough, or has reached the end of its lifetime. Each call
-	// has its own goroutine.
+	// Due is called when the box has perhaps been idle for long enough, or has reached the end of its lifetime. Each
+	// call has its own goroutine.
 	Due func()
-	// Spent gets what the box has used since the previous call of Spent, once that is on disk.
+	// Spent receives the usage of the box since the previous call of Spent, once that usage is on disk.
 	Spent func(image string, more hutch.Usage)
-	// Moved is called after each change of the status or the health, by whoever made the change: it must not wait.
+	// Moved is called after each change of the status or the health, in the goroutine that made the change, so it must
+	// not wait.
 	Moved func()
 	// Uses counts the present uses of all boxes.
 	Uses *atomic.Int32
@@ -52,36 +53,35 @@ type Box struct {
 	waking     atomic.Bool              // the box counts as running already
 	secrets    atomic.Pointer[[]string] // see SecretNames
 	saving     sync.Mutex
-	connecting sync.Mutex // held while the gateway is made
+	connecting sync.Mutex // held while the gateway is being made
 
 	mu           sync.Mutex         // guards all below
 	rec          store.Record       // LastUsedAt and ExpiresAt have monotonic readings, which Time.UTC would remove
 	inst         driver.Instance    // while attached or paused
 	agent        *wire.Client       // while attached
 	paused       *wire.Client       // the agent while paused
-	since        time.Time          // when it last began to run
+	since        time.Time          // when the box last began to run
 	uses         int                // uses in progress
 	gone         bool               // destroyed, or never created
-	salvaging    bool               // detached, because it has no memory left
-	lossReported bool               // a caller has learned that it is lost
-	fault        error              // why it could not be created
+	salvaging    bool               // detached, because the instance has no memory left
+	lossReported bool               // a caller has been told that the box is lost
+	fault        error              // why the box could not be created
 	alarm        alarm              // at the time of the next deadline
-	base         *snapshots.Base    // the layer that it shares with other sandboxes; can be nil
+	base         *snapshots.Base    // the layer that the box shares with other boxes; can be nil
 	dropped      *snapshots.Base    // a base to release without mu
-	cancel       context.CancelFunc // ends the work of going to sleep; nil before the first
-	giveWay      context.CancelFunc // ends the work of the holder of the lifecycle lock; nil if it does not give way
+	cancel       context.CancelFunc // cancels a sleep in progress; nil before the first sleep
+	giveWay      context.CancelFunc // ends the work of the holder of the lifecycle lock; nil if that work does not
 	giveWayToEnd context.CancelFunc // the same, for callers in LockToEnd only
 	health       hutch.Health
 	usage        reading
-	spent        hutch.Usage // the use that Spent has received so far, or that the record had at first
+	spent        hutch.Usage // the usage that Spent has received so far; at first, that of the record
 	spentAt      time.Time
 
 	gateway   Gateway // nil until OpenGateway
 	noNetwork error   // why the network is unavailable now
 }
 
-// reading is the usage of the instance at one time. The next reading and this one
-// give the CPU percentage.
+// reading is the usage of the instance at one time. CPU percentages are computed from two successive readings.
 type reading struct {
 	at    time.Time
 	cpu   float64 // seconds
@@ -89,7 +89,7 @@ type reading struct {
 	ooms  int
 }
 
-// New returns a box of a record, with its lifecycle lock free.
+// New returns a box for a record, with its lifecycle lock free.
 func New(rec store.Record, opt Options) *Box {
 	b := &Box{
 		name: Name{rec.Sandbox.Owner, rec.Sandbox.ID}, created: rec.Sandbox.CreatedAt,
@@ -108,7 +108,7 @@ func (b *Box) ID() string { return b.name.ID }
 // Owner returns the id of the box's owner.
 func (b *Box) Owner() string { return b.name.Owner }
 
-// Created returns the time at which it was created.
+// Created returns the time at which the box was created.
 func (b *Box) Created() time.Time { return b.created }
 
 // Key returns the key of its record.
@@ -117,16 +117,15 @@ func (b *Box) Key() string { return read(b, func() string { return b.rec.Key }) 
 // Record returns a copy of the record. Its maps and lists are replaced, never changed.
 func (b *Box) Record() store.Record { return read(b, func() store.Record { return b.rec }) }
 
-// Status returns the status on record.
+// Status returns the status in the record.
 func (b *Box) Status() hutch.Status {
 	return read(b, func() hutch.Status { return b.rec.Sandbox.Status })
 }
 
-// Sandbox returns the record to show, without the facts that only the agent and the
-// instance have.
+// Sandbox returns the record as callers see it, without the facts that only the agent and the instance have.
 func (b *Box) Sandbox() hutch.Sandbox { return read(b, b.sandbox) }
 
-// Look returns what Sandbox returns. For an attached box it returns instance and agent, too.
+// Look returns what Sandbox returns. For an attached box it also returns the instance and the agent.
 func (b *Box) Look() (v hutch.Sandbox, inst driver.Instance, agent *wire.Client) {
 	b.locked(func() {
 		v = b.sandbox()
@@ -177,7 +176,7 @@ func (b *Box) InUse() bool { return read(b, func() bool { return b.uses > 0 || b
 // Gone reports whether the box was destroyed or never created.
 func (b *Box) Gone() bool { return read(b, func() bool { return b.gone }) }
 
-// Fault is why the box could not be created.
+// Fault returns the error because of which the box could not be created.
 func (b *Box) Fault() error { return read(b, func() error { return b.fault }) }
 
 // Leaving reports whether the box was destroyed or is being destroyed. It is also true
@@ -188,7 +187,7 @@ func (b *Box) Leaving() bool {
 	})
 }
 
-// Instance returns the instance that the box runs in, frozen or not; nil for none.
+// Instance returns the instance that the box runs in, frozen or not; nil if there is none.
 func (b *Box) Instance() driver.Instance {
 	return read(b, func() driver.Instance { return b.inst })
 }
@@ -234,15 +233,15 @@ func (b *Box) Paused() (inst driver.Instance, agent *wire.Client) {
 	return inst, agent
 }
 
-// SetWaking says that the box counts as running, because it is about to run. The caller holds the lock that guards the
-// number of running boxes.
+// SetWaking makes a box that is about to run count as running. The caller holds the lock that guards the number of
+// running boxes.
 func (b *Box) SetWaking(waking bool) { b.waking.Store(waking) }
 
 // TakesMemory reports whether the box counts as running.
 func (b *Box) TakesMemory() bool { return b.waking.Load() || !b.Status().Sleeps() }
 
-// ReportLoss returns why the box is lost, and whether a caller has got this reason
-// before. It records that a caller gets it now.
+// ReportLoss returns why the box is lost, and whether an earlier caller has received this reason. It records that a
+// caller has received the reason now.
 func (b *Box) ReportLoss() (before bool, reason string) {
 	b.locked(func() {
 		before, reason = b.lossReported, b.rec.Sandbox.Reason

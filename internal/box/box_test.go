@@ -23,7 +23,7 @@ type named struct{ driver.Instance }
 func (*named) ID() string            { return "instance" }
 func (*named) Handle() driver.Handle { return nil }
 
-// bench is a box with what it wrote to disk and how often it was due.
+// bench is a box with the records that it wrote to disk and the number of calls of Due.
 type bench struct {
 	*box.Box
 	saved  []store.Record
@@ -61,7 +61,7 @@ func run(t *testing.T, v hutch.Sandbox) *bench {
 	return b
 }
 
-// A status changes on disk first: what could not be written has not happened.
+// A status changes on disk first: if the record cannot be written, nothing changes.
 func TestDiskFirst(t *testing.T) {
 	b := start(t, hutch.Sandbox{})
 	b.broken = errors.New("the disk is full")
@@ -86,8 +86,8 @@ func TestDiskFirst(t *testing.T) {
 	}
 }
 
-// A box that is in use, or was used since the work began, is not taken out of use;
-// a detached one gives no agent away until it is attached.
+// A box that is in use, or was used since the work began, cannot be detached. A detached box returns no agent until it
+// is attached.
 func TestDetach(t *testing.T) {
 	b := run(t, hutch.Sandbox{})
 	_, _, since := b.LastUse()
@@ -121,8 +121,7 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// The record of a box that is gone is not written again, and a box is not gone when
-// its record could not be removed.
+// The record of a destroyed box is not written again. If its record cannot be removed, the box is not destroyed.
 func TestGoneIsNotWritten(t *testing.T) {
 	b := run(t, hutch.Sandbox{})
 	broken := errors.New("the disk is broken")
@@ -158,8 +157,7 @@ func TestMoves(t *testing.T) {
 	b.CommitSleep(t.Context(), hutch.Hibernated, "")
 }
 
-// layer counts how often it was closed. That a box may be asked for anything in the
-// meantime shows that it is closed without a lock.
+// layer counts how often it was closed. It uses the box while it is closed, which shows that no lock is held then.
 type layer struct {
 	driver.Layer
 	close func()
@@ -214,7 +212,7 @@ func TestAlarm(t *testing.T) {
 	})
 }
 
-// gateway counts what went through it.
+// gateway counts the traffic through it.
 type gateway struct {
 	box.Gateway
 	closed bool
@@ -229,7 +227,7 @@ func TestGateway(t *testing.T) {
 	for range 2 {
 		got, err := b.OpenGateway(func() (box.Gateway, error) {
 			made++
-			b.Save(t.Context()) // its maker can ask the box
+			b.Save(t.Context()) // the maker of a gateway can call methods of the box
 			return g, nil
 		})
 		if err != nil || got != g || made != 1 {
@@ -259,7 +257,7 @@ func TestSecretNames(t *testing.T) {
 	}
 }
 
-// A caller that waits to use a box is noticed, so that a hibernation can be cancelled for it.
+// Awaited reports a caller that waits to use the box, so that a hibernation can be cancelled for it.
 func TestLockToUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, hutch.Sandbox{})
@@ -285,7 +283,8 @@ func TestLockToUse(t *testing.T) {
 	})
 }
 
-// A caller that destroys a box waits for the work of no caller: neither the holder's, nor that of others before it.
+// A caller that destroys a box does not wait for the work of other callers: neither for that of the lock's holder, nor
+// for that of callers who get the lock earlier.
 func TestLockToEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, hutch.Sandbox{})

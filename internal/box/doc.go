@@ -28,8 +28,8 @@
 //
 // Only the holder of the lifecycle lock calls these, except CancelSleep.
 //
-//	BeginSleep   says that files or memory are being saved, and how to stop that
-//	CancelSleep  stops it, because the box is to be destroyed; LockToEnd calls it
+//	BeginSleep   records that files or memory are being saved, and how to stop that
+//	CancelSleep  stops the saving, because the box is to be destroyed; LockToEnd calls it
 //	Detach       takes an idle box out of use, unless it was used since BeginSleep
 //	CommitSleep  writes to disk that the box sleeps; then its instance can go
 //	Attach       brings a detached or paused box back into use: the sleep is

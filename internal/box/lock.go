@@ -8,8 +8,8 @@ import (
 	"hutch/internal/store"
 )
 
-// Lock waits for the lifecycle lock. The caller gives it back with Unlock. Work that has called GiveWay
-// is ended, so that the lock comes soon.
+// Lock waits for the lifecycle lock. The caller releases it with Unlock. Lock cancels work that has called GiveWay, so
+// that the lock becomes free soon.
 func (b *Box) Lock(ctx context.Context) error {
 	b.wanted.Add(1)
 	defer b.wanted.Add(-1)
@@ -20,7 +20,7 @@ func (b *Box) Lock(ctx context.Context) error {
 }
 
 // GiveWay makes the caller, who holds the lifecycle lock, release it on demand: end is called when another caller wants
-// the lock, and at once if one waits already. GiveWay(nil) ends that.
+// the lock, or at once if another caller waits already. GiveWay(nil) ends that.
 func (b *Box) GiveWay(end context.CancelFunc) {
 	b.locked(func() { b.giveWay = end })
 	if end != nil && b.wanted.Load() > 0 {
@@ -28,9 +28,9 @@ func (b *Box) GiveWay(end context.CancelFunc) {
 	}
 }
 
-// LockToEnd does the same as Lock, for a caller that destroys the box in any case. Programs inside can make some work on
-// the box slow, and many callers can wait to do such work. So LockToEnd cancels it: that of the holder of the lock, and
-// that of each caller who gets the lock before.
+// LockToEnd does the same as Lock, for a caller that destroys the box with force. Programs inside can make work on the
+// box slow, and many callers can wait to do such work. So LockToEnd cancels the work of the holder of the lock, and the
+// work of each caller that gets the lock earlier.
 func (b *Box) LockToEnd(ctx context.Context) error {
 	b.ending.Add(1)
 	defer b.ending.Add(-1)
@@ -41,8 +41,8 @@ func (b *Box) LockToEnd(ctx context.Context) error {
 	return b.Lock(ctx)
 }
 
-// GiveWayToEnd makes LockToEnd call end for work of the caller, who holds the lifecycle lock: at once if a caller waits
-// there already. GiveWayToEnd(nil) ends that.
+// GiveWayToEnd makes LockToEnd call end, to cancel the work of the caller, who holds the lifecycle lock. If a caller
+// already waits in LockToEnd, end is called at once. GiveWayToEnd(nil) ends that.
 func (b *Box) GiveWayToEnd(end context.CancelFunc) {
 	b.locked(func() { b.giveWayToEnd = end })
 	if end != nil && b.ending.Load() > 0 {
@@ -60,11 +60,11 @@ func (b *Box) LockToUse(ctx context.Context) error {
 // Awaited reports whether a caller waits in LockToUse.
 func (b *Box) Awaited() bool { return b.waiting.Load() > 0 }
 
-// Unlock gives the lifecycle lock back.
+// Unlock releases the lifecycle lock.
 func (b *Box) Unlock() { b.lifecycle.Put() }
 
-// locked runs f with mu held; f must not wait. What follows from it happens afterwards, without mu: Moved is called, and a
-// base layer that f drops is released, because the release can close it.
+// locked runs f with mu held; f must not wait. Afterwards, without mu, it calls Moved if f changed the status or the
+// health, and releases a base layer that f dropped, because the release can close the layer.
 func (b *Box) locked(f func()) {
 	moved, base := b.lockedUntil(f)
 	if base != nil {
@@ -105,9 +105,9 @@ func (b *Box) Update(ctx context.Context, change func(*store.Record)) error {
 	})
 }
 
-// commit changes the record on disk, and then calls then, which changes it in memory, with mu held. It does not write
-// the record of a destroyed box again. The end of ctx does not stop it: otherwise it would be unknown whether the
-// record was written.
+// commit changes the record on disk, and then calls then with mu held, which changes the record in memory. It does not
+// write the record of a destroyed box again. The end of ctx does not stop commit, because then it would be unknown
+// whether the record was written.
 func (b *Box) commit(ctx context.Context, change func(*store.Record), then func()) error {
 	b.saving.Lock()
 	defer b.saving.Unlock()
@@ -132,8 +132,8 @@ func (b *Box) commit(ctx context.Context, change func(*store.Record), then func(
 	return nil
 }
 
-// Destroy calls retire, which removes the record from disk and keeps the usage, and
-// marks the box as destroyed. No record of it is written after that.
+// Destroy calls retire, which removes the record from disk and keeps the usage, and marks the box
+// as destroyed. No record of the box is written after that.
 func (b *Box) Destroy(why string, retire func() error) error {
 	b.saving.Lock()
 	defer b.saving.Unlock()
@@ -149,8 +149,9 @@ func (b *Box) Destroy(why string, retire func() error) error {
 	return nil
 }
 
-// OpenGateway returns the gateway of the box, which open makes at the first call; nil for a destroyed box. The gateway
-// lasts as long as the box, also while the box sleeps: names that were resolved before are still valid when it wakes.
+// OpenGateway returns the gateway of the box, or nil for a destroyed box. The first call makes the gateway with open.
+// The gateway lasts as long as the box, also while the box sleeps: names that were resolved before are still valid when
+// it wakes.
 func (b *Box) OpenGateway(open func() (Gateway, error)) (Gateway, error) {
 	b.connecting.Lock()
 	defer b.connecting.Unlock()

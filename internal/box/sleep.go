@@ -10,7 +10,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// BeginUse counts a use and returns the agent; nil when the box is not attached.
+// BeginUse counts a use and returns the agent; nil if the box is not attached.
 func (b *Box) BeginUse() (agent *wire.Client) {
 	b.locked(func() {
 		if b.agent == nil || b.gone {
@@ -39,8 +39,8 @@ func (b *Box) EndUse() {
 	})
 }
 
-// BeginSleep records that the work of putting the box to sleep has begun, and that
-// cancel ends it, which happens at once if a caller waits in LockToEnd. since is when the box was last used.
+// BeginSleep records that a sleep of the box is in progress, and that cancel ends it. If a caller waits in LockToEnd,
+// cancel is called at once. since is when the box was last used.
 func (b *Box) BeginSleep(cancel context.CancelFunc) (inst driver.Instance, agent *wire.Client, since time.Time) {
 	b.locked(func() {
 		b.cancel = cancel
@@ -52,21 +52,21 @@ func (b *Box) BeginSleep(cancel context.CancelFunc) (inst driver.Instance, agent
 	return inst, agent, since
 }
 
-// CancelSleep cancels putting the box to sleep, if that is in progress: with many files it is slow.
+// CancelSleep cancels a sleep of the box that is in progress: with many files it is slow.
 func (b *Box) CancelSleep() {
 	if cancel := read(b, func() context.CancelFunc { return b.cancel }); cancel != nil {
 		cancel()
 	}
 }
 
-// LastUse returns instance and agent of the box, and when it was last used.
+// LastUse returns the instance and the agent of the box, and when it was last used.
 func (b *Box) LastUse() (inst driver.Instance, agent *wire.Client, since time.Time) {
 	b.locked(func() { inst, agent, since = b.inst, b.agent, b.rec.Sandbox.LastUsedAt })
 	return inst, agent, since
 }
 
 // Detach takes a running box out of use: uses wait for the lifecycle lock from now on. listing is shown until the box
-// runs again. If the box is in use, or was used since, Detach returns false and changes nothing.
+// runs again. If the box is in use, or was used after since, Detach returns false and changes nothing.
 func (b *Box) Detach(listing *store.Listing, since time.Time) (ok bool) {
 	b.locked(func() {
 		if b.uses > 0 || b.rec.Sandbox.Status != hutch.Running || !b.rec.Sandbox.LastUsedAt.Equal(since) {
@@ -101,8 +101,8 @@ func (b *Box) Pause(inst driver.Instance, agent *wire.Client) {
 	})
 }
 
-// CommitSleep records that a detached box sleeps, on disk first. Its files or its
-// memory are on disk already; its instance can go after that.
+// CommitSleep records that a detached box sleeps, on disk first. The files or the memory of the box are on disk
+// already; after CommitSleep, its instance can be removed.
 func (b *Box) CommitSleep(ctx context.Context, as hutch.Status, reason string) error {
 	return b.commit(ctx, func(r *store.Record) {
 		r.Sandbox.Status, r.Sandbox.Reason, r.Handle = as, reason, nil
@@ -135,7 +135,7 @@ type Deadline int
 const (
 	NotDue  Deadline = iota
 	Expired          // its lifetime is over
-	Idle             // it was not used for SleepAfter
+	Idle             // the box was not used for SleepAfter
 )
 
 // Due returns the deadline that has been reached, if any.
@@ -169,7 +169,7 @@ func (b *Box) Rearm(now time.Time, failed bool) {
 // Arm sets the alarm of a recovered box.
 func (b *Box) Arm() { b.locked(b.arm) }
 
-// Disarm stops the alarm: the engine closes.
+// Disarm stops the alarm when the engine closes.
 func (b *Box) Disarm() { b.locked(func() { b.alarm.stop() }) }
 
 // mayIdle reports whether the box goes to sleep when it is idle. The caller holds mu.

@@ -21,7 +21,7 @@ var moves = map[hutch.Status][]hutch.Status{
 	hutch.Failed:     {hutch.Running, hutch.Destroyed},
 }
 
-// move is the one place where a status changes. The caller holds mu.
+// move is the only function that changes the status. The caller holds mu.
 func (b *Box) move(to hutch.Status, reason string) {
 	from := b.rec.Sandbox.Status
 	if !slices.Contains(moves[from], to) {
@@ -84,8 +84,8 @@ func (b *Box) CommitRun(ctx context.Context, inst driver.Instance, agent *wire.C
 	})
 }
 
-// Recover records that a box of an earlier daemon still runs. The instance of a paused
-// box has been frozen again.
+// Recover records that a box of an earlier daemon still runs. If the box is paused, its instance
+// must be frozen again already.
 func (b *Box) Recover(inst driver.Instance, agent *wire.Client, health hutch.Health, paused bool) {
 	b.locked(func() {
 		listing := b.rec.Listing

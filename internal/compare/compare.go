@@ -8,14 +8,14 @@
 //
 //  1. the first archive: for each path its [state], which is its size, mode, owner and the digest of its content
 //  2. the second archive: its states too, and of each file that differs the name and, if it is a short text, the text
-//  3. the first archive again: the other half of each file that differs, and the names of those that are missing in the second
+//  3. the first archive again: the other half of each file that differs, and the names of files that are missing in the second
 //
-// So memory holds some 100 bytes for each file, and names and texts only of those that differ. The second archive is read once, because a
-// running sandbox can be packing it at that moment.
+// So memory holds some 100 bytes for each file, and names and texts only of files that differ. The second archive is
+// read once, because a running sandbox can be packing it at that moment.
 //
-// Everything is bounded: the number of files, the bytes that are read (holes of sparse files count), the changes, names and texts that are
-// kept, and the length of a path in the answer. Reading ends with the context. The difference of two texts takes time in proportion to their
-// number of lines, whatever they are.
+// Everything is bounded: the number of files, the bytes that are read (holes of sparse files count), the changes, names
+// and texts that are kept, and the length of a path in the answer. Reading ends with the context. The difference of two
+// texts takes time in proportion to their number of lines, whatever the lines contain.
 package compare
 
 import (
@@ -34,31 +34,31 @@ import (
 	"hutch"
 )
 
-// Bounds of one comparison.
+// These are the bounds of one comparison.
 const (
 	maxFiles   = 500_000 // in one archive
 	maxChanges = 5_000   // in the answer
-	maxNames   = 4 << 20 // bytes of their paths and targets
-	maxHeld    = 8 << 20 // bytes of texts that wait for their other half
+	maxNames   = 4 << 20 // bytes of the paths and targets in the answer
+	maxHeld    = 8 << 20 // bytes of texts that wait for the texts of the first archive
 	maxPatches = 2 << 20 // bytes of patches in the answer
 )
 
-// aFile is about what the state of a file takes in memory, in bytes.
+// aFile is about the memory that the state of a file takes, in bytes.
 const aFile = 100
 
 // Archive is one side of a comparison.
 type Archive struct {
 	Name string // for errors, such as: the snapshot "before"
-	Most int64  // bytes of content that it can have
+	Most int64  // bytes of content that the archive can have
 	// Read calls read with the bytes of the archive. The first archive is read twice.
 	Read func(ctx context.Context, read func(io.Reader) error) error
 }
 
-// Options of a comparison.
+// Options configure a comparison.
 type Options struct {
 	Path string // a file or a folder, absolute; empty for everything
 	Text bool   // add patches
-	// Take reports whether that many more bytes can be held in memory.
+	// Take reserves n more bytes of memory. It returns false if the memory budget does not allow them.
 	Take func(n int) bool
 }
 
@@ -90,8 +90,8 @@ func keyOf(name string) (k key) {
 	return k
 }
 
-// state is what is compared of a file, in addition to its path. The digest is of its content, or of the target of a
-// symlink.
+// state is the part of a file that is compared, in addition to its path. digest is that of the content, or of the
+// target of a symlink.
 type state struct {
 	digest   [sha256.Size]byte
 	size     int64
@@ -100,7 +100,7 @@ type state struct {
 	kind     uint8
 }
 
-// The kinds of files, as states have them.
+// These are the kinds of files in states.
 const (
 	regular uint8 = iota
 	directory
@@ -112,7 +112,7 @@ var types = [...]hutch.FileType{hutch.RegularFile, hutch.Directory, hutch.Symlin
 
 type states map[key]state
 
-// comparison is the work on one answer.
+// comparison is the work for one answer.
 type comparison struct {
 	Options
 	before, after states
@@ -123,13 +123,14 @@ type comparison struct {
 	patches       int // bytes of patches in the answer
 }
 
-// change is a change in the answer. text is the content in the second archive, until the first archive is read a second time.
+// change is a change in the answer. text is the content in the second archive, kept until the first archive is read a
+// second time.
 type change struct {
 	hutch.FileChange
 	text content
 }
 
-// content is the text of a file, or why there is none.
+// content is the text of a file, or the reason why it has no text.
 type content struct {
 	text string
 	none hutch.PatchOmission
@@ -155,10 +156,10 @@ func (c *comparison) same() bool {
 	return true
 }
 
-// noteAfter keeps a file of the second archive if it differs from that of the first.
+// noteAfter keeps a file of the second archive if it differs from that file in the first archive.
 func (c *comparison) noteAfter(e *entry) {
 	was, there := c.before[e.key]
-	old := c.changes[e.key] // the archive can have a path twice: the last one counts, as it would when it is unpacked
+	old := c.changes[e.key] // the archive can have a path twice: the last entry counts, as in unpacking
 	if there && was == e.state {
 		if old != nil {
 			c.held -= len(old.text.text)
@@ -185,7 +186,7 @@ func (c *comparison) noteAfter(e *entry) {
 	c.held += len(old.text.text)
 }
 
-// noteBefore adds the first archive's half of a change.
+// noteBefore adds the data of the first archive to a change.
 func (c *comparison) noteBefore(e *entry) {
 	was := c.before[e.key] // the first pass has computed the digest, so this pass need not
 	now, there := c.after[e.key]
@@ -193,7 +194,7 @@ func (c *comparison) noteBefore(e *entry) {
 		return
 	}
 	x := c.changes[e.key]
-	if x == nil && there { // it did not fit into the memory budget
+	if x == nil && there { // the change did not fit into the memory budget
 		return
 	}
 	if x == nil {
@@ -235,7 +236,7 @@ func (c *comparison) compareTexts(x *change, before, after content) {
 	x.Patch = patch
 }
 
-// add adds a change to the answer; nil if it does not fit into the memory budget.
+// add adds a change to the answer. It returns nil if the change does not fit into the memory budget.
 func (c *comparison) add(e *entry) *change {
 	size := len(e.info.Path) + len(e.info.Target)
 	if len(c.changes) == maxChanges || c.names+size > maxNames || len(e.info.Path) > hutch.MaxPath || len(e.info.Target) > hutch.MaxPath {
@@ -273,8 +274,8 @@ func (c *comparison) result() hutch.SnapshotDiff {
 	return d
 }
 
-// scan reads an archive. It puts the states of its files into known, and calls note for each. Without known it is the third pass, which reads
-// only the texts that it needs.
+// scan reads an archive. It puts the states of its files into known, and calls note for each. If known is nil, this is
+// the third pass, which reads only the texts that it needs.
 func (c *comparison) scan(ctx context.Context, a Archive, known states, note func(*entry)) error {
 	return a.Read(ctx, func(r io.Reader) error {
 		s := scan{comparison: c, ctx: ctx, of: a, known: known, left: a.Most, buffer: make([]byte, 64<<10)}
@@ -283,7 +284,7 @@ func (c *comparison) scan(ctx context.Context, a Archive, known states, note fun
 		for {
 			h, err := s.in.Next()
 			if errors.Is(err, io.EOF) {
-				_, err = io.Copy(io.Discard, &s) // the writer is not cut off
+				_, err = io.Copy(io.Discard, &s) // reads the rest, so that the writer can finish
 				return s.explain(err)
 			}
 			if err != nil {
@@ -300,7 +301,7 @@ func (c *comparison) scan(ctx context.Context, a Archive, known states, note fun
 	})
 }
 
-// scan is the reading of one archive.
+// scan is the state of reading one archive.
 type scan struct {
 	*comparison
 	ctx    context.Context
@@ -308,7 +309,7 @@ type scan struct {
 	known  states
 	raw    io.Reader
 	in     *tar.Reader
-	left   int64 // bytes of content that can follow
+	left   int64 // bytes of content that are still allowed
 	buffer []byte
 }
 
@@ -320,7 +321,7 @@ func (s *scan) Read(p []byte) (int, error) {
 	return s.raw.Read(p)
 }
 
-// explain returns the error of a reader for the caller.
+// explain turns an error of a reader into one for the caller.
 func (s *scan) explain(err error) error {
 	if err == nil || s.ctx.Err() != nil {
 		return cmp.Or(context.Cause(s.ctx), err)
@@ -331,7 +332,7 @@ func (s *scan) explain(err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the files of %s cannot be read: they are not a whole tar archive", s.of.Name).Because(err)
 }
 
-// entry reads one file; nil for one that is not compared.
+// entry reads one file; it returns nil for a file that is not compared.
 func (s *scan) entry(h *tar.Header) (*entry, error) {
 	name := path.Clean("/" + h.Name)
 	if h.Typeflag == tar.TypeXGlobalHeader || name == "/" || !s.within(name) {
@@ -360,7 +361,7 @@ func (s *scan) entry(h *tar.Header) (*entry, error) {
 	return e, s.remember(e)
 }
 
-// within reports whether a path is to be compared.
+// within reports whether a path must be compared.
 func (s *scan) within(name string) bool {
 	return s.Path == "" || s.Path == "/" || name == s.Path || strings.HasPrefix(name, s.Path+"/")
 }
@@ -380,7 +381,7 @@ func (s *scan) remember(e *entry) error {
 	return nil
 }
 
-// link gives a hard link the content and attributes of its target, which comes earlier in the archive.
+// link gives a hard link the content and attributes of its target, which must come earlier in the archive.
 func (s *scan) link(e *entry, h *tar.Header) error {
 	target := path.Clean("/" + h.Linkname)
 	e.content.none = hutch.LinkedFile
@@ -393,7 +394,7 @@ func (s *scan) link(e *entry, h *tar.Header) error {
 		return hutch.Errorf(hutch.Conflict, "%.200q in %s is another name of %.200q, which is not below %.200q: compare without path", e.info.Path, s.of.Name, target, s.Path)
 	}
 	first, ok := s.known[keyOf(target)]
-	if !ok { // no program that packs files writes this
+	if !ok { // no program that packs files writes such a link
 		first = e.state
 		first.digest = sha256.Sum256([]byte(target))
 	}
@@ -417,7 +418,7 @@ func (s *scan) content(e *entry, h *tar.Header) error {
 		e.content.none = hutch.LargeFile
 	}
 	for {
-		if err := context.Cause(s.ctx); err != nil { // reading a hole reads no source, whose end would stop the loop
+		if err := context.Cause(s.ctx); err != nil { // in a hole, no read of the source ends the loop
 			return err
 		}
 		n, err := s.in.Read(s.buffer)

@@ -14,10 +14,10 @@ import (
 	"hutch"
 )
 
-// file is an entry of an archive of a test.
+// file is an entry of a test archive.
 type file struct {
 	name, content string
-	kind          byte // default a regular file
+	kind          byte // the default is a regular file
 	link          string
 	mode          int64
 }
@@ -61,7 +61,8 @@ func compared(t *testing.T, a, b []byte, opt Options) string {
 	return fmt.Sprintf("%d %d %d: %s", d.Added, d.Changed, d.Deleted, strings.Join(list, ", "))
 }
 
-// The order of an archive does not count, nor which name of a file comes first, nor a path that is there twice; the last one counts.
+// The order of an archive does not count, nor which name of a linked file comes first. If a path is in the archive
+// twice, only the last entry counts.
 func TestOrderDoesNotCount(t *testing.T) {
 	a := pack(t, file{name: "home/a", content: "1"}, file{name: "home/b", content: "2"}, file{name: "home/c", kind: tar.TypeLink, link: "home/a"}, file{name: "d/", kind: tar.TypeDir})
 	b := pack(t, file{name: "./d", kind: tar.TypeDir}, file{name: "/home/c", content: "1"}, file{name: "home/b", content: "old"}, file{name: "home/a", kind: tar.TypeLink, link: "home/c"}, file{name: "x/../home/b", content: "2"})
@@ -77,7 +78,8 @@ func TestOrderDoesNotCount(t *testing.T) {
 	}
 }
 
-// A change of content is found under each name of a file. Only below a path is it refused to guess.
+// A change of content is found under each name of a file. If only a part of the tree is compared, a link to a file
+// outside of it is refused.
 func TestLinks(t *testing.T) {
 	a := pack(t, file{name: "a", content: "1"}, file{name: "d/b", kind: tar.TypeLink, link: "a"})
 	b := pack(t, file{name: "a", content: "2"}, file{name: "d/b", kind: tar.TypeLink, link: "a"})
@@ -89,7 +91,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// Programs inside write what they like. Whatever it is, the comparison ends with an answer or an error for a person.
+// Programs inside can write any archive. Whatever it contains, the comparison ends with an answer or with an error that
+// people understand.
 func TestHostileArchives(t *testing.T) {
 	good := pack(t, file{name: "a", content: "1"})
 	for name, c := range map[string]struct {
@@ -133,7 +136,7 @@ func hole() []byte {
 	return b
 }
 
-// The bounds hold, the numbers count what the list leaves out, and memory is asked for.
+// The bounds hold, the counts include the changes that the list leaves out, and memory is reserved.
 func TestBounds(t *testing.T) {
 	var many []file
 	for i := range maxChanges + 10 {
@@ -172,7 +175,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// FuzzArchives: no archive makes a comparison panic, or keep more than its limit.
+// FuzzArchives: no archive makes a comparison panic or exceed its limits.
 func FuzzArchives(f *testing.F) {
 	f.Add(pack(f, file{name: "a", content: "1"}, file{name: "b", kind: tar.TypeLink, link: "a"}), pack(f, file{name: "a", kind: tar.TypeSymlink, link: "b"}))
 	f.Fuzz(func(t *testing.T, a, b []byte) {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// around is how many equal lines are around a change in a patch.
+// around is how many equal lines a patch shows before and after a change.
 const around = 3
 
-// unified returns the hunks of a unified difference of two texts. It is the difference around the lines that each text has once, so it takes
-// time in proportion to n log n of their lines, and need not be the shortest one.
+// unified returns the hunks of a unified difference of two texts. It aligns the texts at lines that occur exactly once
+// in each. So it takes time in proportion to n log n of their lines, but the difference is not always the shortest one.
 func unified(old, new string) string {
 	x, y := splitLines(old), splitLines(new)
 	var out strings.Builder
@@ -20,7 +20,7 @@ func unified(old, new string) string {
 	return out.String()
 }
 
-// splitLines returns the lines of a text with their ends. The last line can have none.
+// splitLines returns the lines of a text with their ends. The last line can lack its end.
 func splitLines(text string) []string {
 	if text == "" {
 		return nil
@@ -35,12 +35,12 @@ func splitLines(text string) []string {
 // span is a part of both texts: lines x to xEnd of the old one and y to yEnd of the new one, the ends not included.
 type span struct{ x, xEnd, y, yEnd int }
 
-// edits returns the parts that differ, in order, with at least one equal line between two of them.
+// edits returns the parts that differ, in order, with at least one equal line between neighbors.
 func edits(x, y []string) (list []span) {
 	at := span{}
 	for _, anchor := range append(anchors(x, y), [2]int{len(x), len(y)}) {
 		if anchor[0] < at.x || anchor[1] < at.y {
-			continue // an earlier anchor was extended over this one
+			continue // an earlier anchor was extended over this anchor
 		}
 		end := span{x: anchor[0], y: anchor[1]}
 		for end.x > at.x && end.y > at.y && x[end.x-1] == y[end.y-1] {
@@ -60,9 +60,10 @@ func edits(x, y []string) (list []span) {
 	return list
 }
 
-// anchors returns pairs of equal lines that each text has once, as many as are in the same order in both.
+// anchors returns pairs of equal lines that occur exactly once in each text. It returns the most pairs that are in the
+// same order in both texts.
 func anchors(x, y []string) [][2]int {
-	where := map[string]int{} // the line in y; -1 for one that y has twice
+	where := map[string]int{} // the line in y; -1 for a line that y has twice
 	for j, line := range y {
 		if _, twice := where[line]; twice {
 			j = -1
@@ -82,9 +83,9 @@ func anchors(x, y []string) [][2]int {
 	return longest(pairs)
 }
 
-// longest returns the longest part of pairs whose second numbers increase, as their first ones do.
+// longest returns the longest subsequence of pairs in which the second numbers increase, as the first numbers do.
 func longest(pairs [][2]int) [][2]int {
-	var ends []int // ends[n] is the pair with the smallest second number that ends such a part of n+1 pairs
+	var ends []int // ends[n] is the pair with the smallest second number that ends such a subsequence of n+1 pairs
 	previous := make([]int, len(pairs))
 	for i, p := range pairs {
 		n, _ := slices.BinarySearchFunc(ends, p[1], func(end, second int) int { return pairs[end][1] - second })
@@ -109,7 +110,7 @@ func longest(pairs [][2]int) [][2]int {
 	return list
 }
 
-// hunk is some edits with the equal lines around them.
+// hunk is a group of edits with the equal lines around them.
 type hunk struct {
 	span
 	edits []span
@@ -143,7 +144,7 @@ func (h hunk) write(out *strings.Builder, x, y []string) {
 	writeLines(out, ' ', x[at:h.xEnd])
 }
 
-// lineRange returns a range of lines as hunks have it: an empty one begins at the line before it.
+// lineRange returns a range of lines in the form of hunks: an empty range begins at the line before it.
 func lineRange(from, end int) string {
 	switch n := end - from; n {
 	case 0:

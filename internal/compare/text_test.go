@@ -28,7 +28,7 @@ func TestUnified(t *testing.T) {
 	}
 }
 
-// A patch makes the new text of the old one.
+// A patch turns the old text into the new text.
 func TestUnifiedApplies(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	text := func() string {
@@ -51,7 +51,7 @@ func TestUnifiedApplies(t *testing.T) {
 	}
 }
 
-// The largest texts with the worst lines take no long time.
+// The largest texts with the worst lines are compared quickly.
 func TestUnifiedIsQuick(t *testing.T) {
 	const n = 1 << 16 // lines of two bytes in 128 KiB
 	for name, text := range map[string]func(i int) string{

@@ -1,8 +1,8 @@
 package driver
 
-// As returns the ability T of a driver or an instance: its own, or that of the value it wraps. A wrapper, for example
-// one that logs or retries, has a method Unwrap that returns the wrapped value. Ask for optional abilities with As,
-// never with a type assertion, which sees only the wrapper.
+// As returns the ability T of a driver or an instance, from v itself or from the value that v wraps. A wrapper, for
+// example one that logs or retries, has a method Unwrap that returns the wrapped value. To check for an optional
+// ability, use As and never a type assertion, which sees only the wrapper.
 func As[T any](v any) (T, bool) {
 	for {
 		if t, ok := v.(T); ok {

@@ -11,7 +11,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// Only the agent can have the agent's id: an image whose user has that id is refused, and its group is left out.
+// Only the agent can have the agent's id. An image whose user has that id is refused, and a group with that id is left
+// out.
 func TestSetAnyUser(t *testing.T) {
 	t.Parallel()
 	var boot wire.Boot

@@ -19,7 +19,7 @@ import (
 	"hutch/internal/travel"
 )
 
-// nodeOn starts an engine that shares the records of a database with others.
+// nodeOn starts an engine that shares the records in a database with other engines.
 func nodeOn(t *testing.T, url, name string) *bench {
 	t.Helper()
 	st, err := store.Connect(t.Context(), store.Options{URL: url, Node: name, Key: make([]byte, store.KeySize)})
@@ -53,7 +53,7 @@ func (b *bench) sentFrom(t *testing.T, id string) []byte {
 	return sent.Bytes()
 }
 
-// onDisk is how many files and folders of sleeping sandboxes, and notes of arrivals, an engine has.
+// onDisk counts the files and folders of sleeping sandboxes, and the notes of arrivals, that an engine has on disk.
 func (b *bench) onDisk(t *testing.T) (count int) {
 	t.Helper()
 	for _, dir := range []string{"files", "memory", "arrivals"} {
@@ -66,8 +66,8 @@ func (b *bench) onDisk(t *testing.T) (count int) {
 	return count
 }
 
-// TestArrivalWithoutAnAnswer: while it is not known whether a sandbox has moved to a machine, its files stay there, also over
-// a restart. Then the sandbox is there, or nothing of it is.
+// TestArrivalWithoutAnAnswer: while it is not known whether a sandbox has moved to another machine, its files stay on
+// this one, also over a restart. After that, either the whole sandbox exists, or nothing of it.
 func TestArrivalWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
@@ -155,7 +155,7 @@ func TestArrivalWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// retainer is a fake driver that keeps the programs of builds. The build of a folder is its name.
+// retainer is a fake driver that keeps the programs of builds. The name of a build is that of its folder.
 type retainer struct {
 	*fake.Driver
 	needs chan func(build string) bool
@@ -174,7 +174,8 @@ func (builds) Restores(string) error                   { return nil }
 func (builds) BuildOf(dir string) (string, error)      { return filepath.Base(dir), nil }
 func (b builds) Retain(needed func(string) bool) error { b.needs <- needed; return nil }
 
-// TestBuildsOfArrivals: the programs that can restore the memory of a sandbox stay while it is not known whether it has come.
+// TestBuildsOfArrivals: while it is not known whether a sandbox has arrived, the programs that can restore its memory
+// are kept.
 func TestBuildsOfArrivals(t *testing.T) {
 	needs := make(chan func(string) bool, 1)
 	start(t, func(o *engine.Options) {
@@ -191,7 +192,8 @@ func TestBuildsOfArrivals(t *testing.T) {
 	}
 }
 
-// TestCameAwake: a start that completes the arrival of a sandbox which was awake on its earlier node says so, once.
+// TestCameAwake: a start that completes the arrival of a sandbox which was awake on its earlier node reports that,
+// once.
 func TestCameAwake(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a"})

@@ -17,18 +17,18 @@ import (
 	"hutch/internal/wire"
 )
 
-// A checkpoint is an image of a sandbox that keeps running. Making one is not a use: it does not keep a sandbox awake,
-// and calls wait only while the memory is copied to the disk, not while the copy is sent.
+// A checkpoint is an image of a sandbox that keeps running. Making a checkpoint is not a use: it does not keep a
+// sandbox awake, and calls wait only while the memory is copied to the disk, not while the copy is sent.
 
-// A sandbox without running programs uses no more CPU than this: for the health checks of the server, and once after a
-// checkpoint.
+// These are the most CPU that a sandbox without running programs uses: idleShare for the health checks of the server,
+// and idleCPU once after a checkpoint.
 const (
 	idleShare = 0.005
 	idleCPU   = 0.1 // seconds
 )
 
 // Checkpoint calls do with a copy of a running sandbox, and returns the sandbox's present activity. It makes no copy if
-// that equals before, the activity at the last checkpoint. If a call is in progress in the sandbox, it returns
+// that equals before, which is the activity at the last checkpoint. If a call is in progress in the sandbox, it returns
 // Conflict.
 func (m mover) Checkpoint(ctx context.Context, owner, id string, before travel.Activity, do func(ctx context.Context, img travel.Image, send func(io.Writer) error) error) (travel.Activity, error) {
 	var img travel.Image
@@ -88,9 +88,8 @@ func (m mover) copyAwake(ctx context.Context, s *sandbox, before travel.Activity
 	return now, travel.Image{RecordKey: s.Key(), Needs: needs, Checkpoint: began.UTC()}, dir, nil
 }
 
-// copyDetached calls do while the sandbox is detached, so that its calls wait, and returns when that began. The copy
-// does not count as a use: before and after it, the sandbox was last used at since. The caller holds the lifecycle
-// lock.
+// copyDetached detaches the sandbox, so that its calls wait, calls do, and returns when the detaching began. The copy
+// does not count as a use: the sandbox keeps since as the time of its last use. The caller holds the lifecycle lock.
 func (e *lifecycle) copyDetached(s *sandbox, listing *store.Listing, since time.Time, do func() error) (began time.Time, err error) {
 	inst, agent, _ := s.LastUse()
 	if !s.Detach(listing, since) {
@@ -117,7 +116,7 @@ func copyMemory(ctx context.Context, inst driver.Saver, agent *wire.Client, dir 
 	return inst.Copy(ctx, dir)
 }
 
-// asCheckpoint changes the record of a running sandbox that was lost: in the new record, the sandbox sleeps in the
+// asCheckpoint changes the record of a lost sandbox that was running: in the new record, the sandbox sleeps in the
 // state of its checkpoint.
 func asCheckpoint(rec store.Record, at time.Time) store.Record {
 	v := &rec.Sandbox
@@ -157,8 +156,8 @@ func (m mover) Evict(ctx context.Context, owner, id string) error {
 	})
 }
 
-// Retire removes the record of a sandbox that the store assigns to this machine, although no machine has it. Its use
-// still counts.
+// Retire removes the record of a sandbox that the store assigns to this machine, but that no machine has. The usage of
+// the sandbox still counts.
 func (m mover) Retire(ctx context.Context, owner, id string) (hutch.Destruction, error) {
 	if m.life.opt.Store == nil {
 		return hutch.Destruction{}, hutch.Errorf(hutch.Unsupported, "this server keeps no records")

@@ -62,11 +62,11 @@ const (
 	checkpointWait = 3 * time.Second
 	// checkpointsAtOnce limits how many sandboxes are copied at a time.
 	checkpointsAtOnce = 2
-	// checkpointTime bounds the copy of one sandbox: a hostile one must not keep the others out of the backup.
+	// checkpointTime bounds the copy of one sandbox: a hostile sandbox must not keep the others out of the backup.
 	checkpointTime = 10 * time.Minute
 	// checkpointsTime bounds the copies of all sandboxes.
 	checkpointsTime = time.Hour
-	// checkpointStall bounds how long a sandbox may send nothing of its files.
+	// checkpointStall bounds how long a sandbox can pause while it sends its files.
 	checkpointStall = 30 * time.Second
 )
 
@@ -115,7 +115,7 @@ type checkpointQueue struct {
 	mu     sync.Mutex
 	owners []string                 // in order
 	names  map[string][]box.Name    // sandboxes that are not copied yet, by owner
-	took   map[string]time.Duration // time of an owner's copies; a copy in progress counts as the longest
+	took   map[string]time.Duration // time of an owner's copies; a copy in progress counts as taking the longest
 }
 
 func newCheckpointQueue(names []box.Name) *checkpointQueue {
@@ -147,7 +147,7 @@ func (q *checkpointQueue) next() (name box.Name, done func()) {
 	}
 }
 
-// checkpointOne copies a sandbox. It returns false if the sandbox is gone or asleep by now.
+// checkpointOne copies a sandbox. It returns false if the sandbox is gone or asleep by then.
 func (cp checkpointer) checkpointOne(ctx context.Context, name box.Name) (c hutch.Checkpoint, ok bool) {
 	ctx, cancel := context.WithTimeoutCause(ctx, checkpointTime, hutch.Errorf(hutch.Timeout, "copying it took longer than %v: put it to sleep first", checkpointTime))
 	defer cancel()
@@ -171,11 +171,11 @@ func (cp checkpointer) checkpointOne(ctx context.Context, name box.Name) (c hutc
 	return c, true
 }
 
-// errFellAsleep is the error for a sandbox that fell asleep meanwhile: its files are saved already.
+// errFellAsleep is the error for a sandbox that fell asleep before its copy was made: its files are saved already.
 var errFellAsleep = errors.New("the sandbox fell asleep")
 
-// copyForBackup copies a sandbox: with its memory if the runtime saves memory and no call is in progress for a
-// moment, otherwise only its files.
+// copyForBackup copies a sandbox: with its memory if its runtime saves memory and the sandbox has a moment without
+// calls, otherwise only its files.
 func (cp checkpointer) copyForBackup(ctx context.Context, name box.Name) (memory bool, err error) {
 	named := name.Context(ctx)
 	for end := time.Now().Add(quiesceTime); ; {
@@ -202,8 +202,8 @@ func (cp checkpointer) copyForBackup(ctx context.Context, name box.Name) (memory
 	}
 }
 
-// checkpointMemory copies a sandbox with its memory, and reports whether its runtime can. The caller holds the lifecycle
-// lock. During a call in the sandbox it returns Conflict.
+// checkpointMemory copies a sandbox with its memory, and reports whether its runtime can do that. The caller holds the
+// lifecycle lock. During a call in the sandbox it returns Conflict.
 func (cp checkpointer) checkpointMemory(ctx context.Context, s *sandbox) (bool, error) {
 	inst, agent, since := s.LastUse()
 	saver, ok := driver.As[driver.Saver](inst)
@@ -225,7 +225,8 @@ func (cp checkpointer) checkpointMemory(ctx context.Context, s *sandbox) (bool, 
 	return err == nil, err
 }
 
-// checkpointPaused copies a paused sandbox, whose programs continue for that time. The caller holds the lifecycle lock.
+// checkpointPaused copies a paused sandbox. The programs of the sandbox run during the copy. The caller holds the
+// lifecycle lock.
 func (cp checkpointer) checkpointPaused(ctx context.Context, s *sandbox, inst driver.Instance, agent *wire.Client) (memory bool, err error) {
 	if err := instance.Thaw(ctx, inst); err != nil {
 		return false, err
@@ -245,7 +246,7 @@ func (cp checkpointer) checkpointPaused(ctx context.Context, s *sandbox, inst dr
 	return true, cp.life.saved.CheckpointMemory(s.Record().CheckpointName(), func(dir string) error { return copyMemory(ctx, saver, agent, dir) })
 }
 
-// checkpointFiles copies the files of a sandbox, which is a use of it.
+// checkpointFiles copies the files of a sandbox. This counts as a use of the sandbox.
 func (cp checkpointer) checkpointFiles(ctx context.Context, id string) error {
 	s, err := cp.life.find(ctx, id)
 	if err != nil {

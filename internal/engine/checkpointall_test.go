@@ -13,7 +13,8 @@ import (
 	"hutch"
 )
 
-// checkpoints makes the copies for a backup, calls do with the results while the copies are there, and ends that.
+// checkpoints copies the sandboxes for a backup, calls do with the results while the copies exist, and then removes the
+// copies.
 func (b *bench) checkpoints(t *testing.T, do func([]hutch.Checkpoint)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -79,7 +80,7 @@ func TestCheckpointAll(t *testing.T) {
 	}
 	b.run(t, "awake", "echo later > file")
 
-	// The machine is lost, and the backup restored on another one.
+	// The machine is lost, and the backup is restored on another machine.
 	b.end(t)
 	b.driver.Kill("awake")
 	list, err := os.ReadDir(kept)
@@ -99,7 +100,7 @@ func TestCheckpointAll(t *testing.T) {
 	}
 }
 
-// A sandbox that cannot be copied says why, and does not keep the others out.
+// A sandbox that cannot be copied is reported with the reason, and does not keep the others out.
 func TestCheckpointOfAHostileSandbox(t *testing.T) {
 	b := start(t, nil)
 	for _, id := range []string{"a", "b", "c"} {
@@ -122,7 +123,7 @@ func TestCheckpointOfAHostileSandbox(t *testing.T) {
 	})
 }
 
-// Sandboxes that are not copied when the time for all is over are named, whether their copy was begun or not.
+// When the time for all copies is over, the remaining sandboxes are reported, whether their copies had begun or not.
 func TestCheckpointsThatTakeTooLong(t *testing.T) {
 	b := start(t, nil)
 	for _, id := range []string{"a", "b", "c"} {
@@ -144,7 +145,7 @@ func TestCheckpointsThatTakeTooLong(t *testing.T) {
 	}
 }
 
-// A caller that goes away ends the copies, also while one is being made.
+// A caller that disconnects ends the copies, also one that is being made.
 func TestCheckpointThatIsCancelled(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a"})

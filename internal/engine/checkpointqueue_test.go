@@ -11,7 +11,7 @@ import (
 	"hutch/internal/box"
 )
 
-// However many slow sandboxes an owner has, the sandboxes of the others are copied next to its first one.
+// However many slow sandboxes one owner has, the sandboxes of other owners are copied right after its first one.
 func TestCheckpointsOfSlowSandboxes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var names []box.Name

@@ -99,7 +99,7 @@ func (c contexts) DeleteContext(ctx context.Context, id, contextID string) error
 	return agent.DeleteContext(ctx, contextID)
 }
 
-// withContexts wakes a sandbox that may have contexts and returns its agent. The agent is nil if the sandbox does not
+// withContexts wakes a sandbox that can have contexts and returns its agent. The agent is nil if the sandbox does not
 // run and so has no contexts.
 func (c contexts) withContexts(ctx context.Context, id string) (agent *wire.Client, done func(), err error) {
 	s, err := c.life.find(ctx, id)
@@ -196,7 +196,7 @@ func (c contexts) checkRun(req hutch.RunRequest) (time.Duration, error) {
 	return c.life.execTime(req.Timeout)
 }
 
-// findContext finds the context of a run, and makes one when it is missing.
+// findContext finds the context of a run, and makes one if it does not exist.
 func (c contexts) findContext(ctx context.Context, s *sandbox, agent *wire.Client, req hutch.RunRequest) (string, kernel.Kernel, error) {
 	want, err := kernel.Lookup(req.Language)
 	if err != nil {
@@ -224,7 +224,8 @@ func (c contexts) findContext(ctx context.Context, s *sandbox, agent *wire.Clien
 	return id, k, err
 }
 
-// execIn runs a command in a session. In languages that have values and errors, these become text, as at a prompt.
+// execIn runs a command in a session. In languages that have values and errors, values and errors become text, as at a
+// prompt.
 func (c commands) execIn(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	language := req.Language
 	if language == "" {
@@ -280,7 +281,7 @@ func (c commands) execIn(ctx context.Context, id string, req hutch.ExecRequest, 
 	return result, err
 }
 
-// languageOf returns the language of a context; empty when the context does not exist.
+// languageOf returns the language of a context; "" if the context does not exist.
 func (c contexts) languageOf(ctx context.Context, id, contextID string) (string, error) {
 	agent, done, err := c.withContexts(ctx, id)
 	if agent == nil {

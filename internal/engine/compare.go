@@ -22,9 +22,9 @@ const (
 	// compareTime bounds a comparison, which reads all files of both sides.
 	compareTime = 10 * time.Minute
 	// comparisons is how many comparisons run at once, because each uses a processor. An owner has one at a time. A
-	// comparison that takes longer than slowComparison (it is large, or its sandbox does not answer) lets a comparison
-	// of another owner begin, up to mostComparisons. At that number, a slow comparison is ended to make room for
-	// another owner's.
+	// comparison that takes longer than slowComparison is slow: it is large, or its sandbox does not answer. Each slow
+	// comparison lets a comparison of another owner begin, up to mostComparisons in total. At that number, a slow
+	// comparison is ended when another owner needs its slot.
 	comparisons     = 2
 	mostComparisons = 8
 	slowComparison  = 10 * time.Second
@@ -40,8 +40,8 @@ func newComparing() *comparing {
 	return &comparing{all: fairqueue.New(comparisons, mostComparisons, slowComparison)}
 }
 
-// begin waits until a comparison of an owner can run. The comparison uses the returned context, and the caller calls
-// end after it.
+// begin waits until a comparison of an owner can run. The comparison must use the returned context, and the caller
+// calls end after it.
 func (c *comparing) begin(ctx context.Context, owner string) (_ context.Context, end func(), err error) {
 	if err := c.owners.Take(ctx, owner); err != nil {
 		return nil, nil, err
@@ -111,7 +111,7 @@ func (c comparer) diffSnapshot(ctx context.Context, snap *snapshots.Snapshot, re
 	return diff, nil
 }
 
-// otherSide finds what a snapshot is compared with; names has its id.
+// otherSide finds what a snapshot is compared with: another snapshot or a sandbox. names has the id of that other side.
 func (c comparer) otherSide(ctx context.Context, snap *snapshots.Snapshot, req hutch.SnapshotDiffRequest) (s side, names hutch.SnapshotDiff, err error) {
 	if req.To != "" {
 		with, err := c.life.snaps.Find(viewer(ctx), req.To)
@@ -147,8 +147,8 @@ func snapshotSide(snap *snapshots.Snapshot) (side, error) {
 	return fileSide("the snapshot "+quoted(snap.Snapshot.ID), snap.Archive(), snap.Snapshot.Limits)
 }
 
-// ReadSnapshot calls read with a snapshot and with the files that were written in its sandbox over the image, as a tar
-// archive, whose bytes came from inside.
+// ReadSnapshot calls read with a snapshot and with the files that its sandbox had added to or changed in the image, as
+// a tar archive. The bytes of the archive came from inside the sandbox.
 func (c comparer) ReadSnapshot(ctx context.Context, id string, read func(hutch.Snapshot, io.Reader) error) error {
 	snap, err := c.life.snaps.Find(viewer(ctx), id)
 	if err != nil {

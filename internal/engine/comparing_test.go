@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestComparisonsThatHang: comparisons of as many owners as can compare that never end, because a sandbox does not answer, delay the one
-// of another owner only for a moment.
+// TestComparisonsThatHang: comparisons that never end, because a sandbox does not answer, delay the comparison of
+// another owner only for a moment, even if they are as many as can run at once.
 func TestComparisonsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newComparing()

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	waitTime = 30 * time.Second // time limit of a wait that sets none
-	// languageTime bounds the check of which languages a sandbox has: some of their
-	// programs start a virtual machine to print a version.
+	waitTime = 30 * time.Second // time limit of a wait that sets no limit
+	// languageTime limits the check of which languages a sandbox has, because some of their programs start a virtual
+	// machine to print a version.
 	languageTime = 30 * time.Second
 )
 
-// control makes a call that is about one process.
+// control makes a call to the agent about one process.
 func (c commands) control(ctx context.Context, id, process string, call func(*wire.Client) error) error {
 	if _, err := c.Process(ctx, id, process); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (c commands) Resize(ctx context.Context, id, process string, size hutch.Siz
 
 // CleanProcesses implements hutch.ProcessControl.
 func (c commands) CleanProcesses(ctx context.Context, id string) (n int, err error) {
-	c.Processes(ctx, id) // those that have ended go on the timeline
+	c.Processes(ctx, id) // puts ended processes on the timeline
 	err = c.life.ask(ctx, id, func(agent *wire.Client) (err error) {
 		n, err = agent.Clean(ctx)
 		return err
@@ -63,7 +63,7 @@ func (c commands) CleanProcesses(ctx context.Context, id string) (n int, err err
 	return n, err
 }
 
-// errWaited ends a wait that reached its time limit.
+// errWaited is the cause that ends a wait at its time limit.
 var errWaited = errors.New("the time is up")
 
 // Wait implements hutch.ProcessControl.
@@ -118,7 +118,7 @@ func await(ctx context.Context, agent *wire.Client, process string, req hutch.Wa
 	return res, err
 }
 
-// checkWait checks a request, and returns its time and its pattern.
+// checkWait checks a request, and returns its time limit and its pattern.
 func (c commands) checkWait(req hutch.WaitRequest) (time.Duration, *regexp.Regexp, error) {
 	longest := hutch.InSeconds(c.life.opt.MaxTimeout)
 	if err := req.Check(); err != nil {
@@ -135,7 +135,7 @@ func (c commands) checkWait(req hutch.WaitRequest) (time.Duration, *regexp.Regex
 	return limit, pattern, err
 }
 
-// maxProgram limits the steps of a pattern for each byte.
+// maxProgram limits the steps that matching a pattern can take for each byte.
 const maxProgram = 1000
 
 // compile compiles a pattern; nil for an empty one.

@@ -34,8 +34,8 @@ func (e *Engine) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 	})
 }
 
-// make returns the sandbox of a record. If it does not exist yet, make creates one with the
-// plan that how returns; it calls how with the lifecycle lock held.
+// make returns the sandbox of a record. If the sandbox does not exist yet, make creates it with the plan that how
+// returns. It calls how with the lifecycle lock held.
 func (e *lifecycle) make(ctx context.Context, rec store.Record, how func(*sandbox) startPlan) (hutch.Sandbox, error) {
 	s, made, err := e.table.enter(ctx, rec, func() *sandbox {
 		e.tasks.Add(1) // until make is done
@@ -91,7 +91,7 @@ func (e *lifecycle) resolveImage(ctx context.Context, req *hutch.CreateRequest) 
 	return err
 }
 
-// join waits for a sandbox that another call may still be creating.
+// join waits for a sandbox, in case another call is still creating it.
 func (s *sandbox) join(ctx context.Context) (hutch.Sandbox, error) {
 	if err := s.Lock(ctx); err != nil {
 		return hutch.Sandbox{}, err
@@ -119,13 +119,13 @@ func (e *lifecycle) abandon(ctx context.Context, s *sandbox, cause error) {
 	s.Abandon(cause)
 }
 
-// startPlan says how to start a sandbox.
+// startPlan describes how to start a sandbox.
 type startPlan struct {
 	instance.Plan
-	reason   *string // the reason for its record; can be nil
-	snapshot string  // snapshot that it starts from
-	forked   string  // the id of the sandbox that it is forked from
-	volumes  bool    // whether it gets the files of its volumes
+	reason   *string // the reason in the record; can be nil
+	snapshot string  // snapshot that the sandbox starts from
+	forked   string  // the id of the sandbox that this sandbox is forked from
+	volumes  bool    // whether the sandbox gets the files of its volumes
 }
 
 // open makes an instance for the sandbox and starts it. The caller holds the
@@ -172,8 +172,8 @@ func (e *lifecycle) admit(ctx context.Context, s *sandbox, inst driver.Instance,
 	return nil
 }
 
-// claim returns an instance of the pool for a new sandbox, or nil if none is ready. The caller holds the lifecycle
-// lock.
+// claim returns an instance of the pool for a new sandbox, or nil if none is ready there. The caller holds the
+// lifecycle lock.
 func (e *lifecycle) claim(s *sandbox, k pool.Kind) *instance.Spare {
 	spare := e.instances.Take(k)
 	if spare != nil {

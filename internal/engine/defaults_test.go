@@ -7,8 +7,7 @@ import (
 	"hutch/internal/driver"
 )
 
-// A driver decides what a sandbox gets that asks for nothing: the engine knows
-// no runtime by its name.
+// The driver decides what limits a sandbox has by default: the engine knows no runtime by its name.
 func TestLimitsAreTheDrivers(t *testing.T) {
 	small := driver.Defaults{Limits: hutch.Limits{CPU: 2, Memory: 64, Disk: 100, PIDs: 20, Processes: 3}}
 	inMemory := small

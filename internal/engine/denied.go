@@ -9,7 +9,7 @@ import (
 )
 
 // deniedSince returns the rules that would have allowed the attempts that the network denied since a command began.
-// denials is the count of denials at that time.
+// denials is the number of attempts that were denied before the command.
 func (s *sandbox) deniedSince(ctx context.Context, began time.Time, denials int64) []string {
 	g := s.Gateway()
 	if g == nil || g.Traffic().Denied == denials {

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	callsTime = 5 * time.Second  // how long SleepAll waits for the ends of commands
+	callsTime = 5 * time.Second  // how long SleepAll waits for commands to end
 	slowSleep = 10 * time.Second // after this time, a sandbox no longer delays those of other owners
 )
 
 // SleepAll puts all running sandboxes to sleep, also busy ones and those with keepAlive. Their memory is kept if the
-// runtime can save it, otherwise their files. Call it before Close, when there are no callers left: after it nothing
+// runtime can save it, otherwise their files. Call it before Close, when no callers are left: after SleepAll, nothing
 // runs on this machine. Resumable commands and outgoing connections end. A sandbox that cannot sleep continues to run,
 // and the error names it. Owners do not wait for each other's sandboxes.
 func (e *Engine) SleepAll(ctx context.Context) error {

@@ -20,7 +20,7 @@ import (
 	"hutch/internal/store"
 )
 
-// drafter turns requests into the records of new sandboxes. It makes nothing and starts nothing.
+// drafter turns requests into the records of new sandboxes. It only makes records; it starts nothing.
 type drafter struct {
 	opt     Options
 	drivers *instance.Maker
@@ -30,7 +30,7 @@ type drafter struct {
 	table   *table
 }
 
-// draft turns a request into the record of a new sandbox.
+// draft turns a request into the record of a new sandbox, and returns its driver.
 func (dr drafter) draft(ctx context.Context, req hutch.CreateRequest) (store.Record, driver.Driver, error) {
 	if req.NormalizeID {
 		req.ID = hutch.NormalizeID(req.ID)
@@ -61,7 +61,7 @@ func (dr drafter) draft(ctx context.Context, req hutch.CreateRequest) (store.Rec
 	return rec, d, dr.hidden.keep(&rec, network)
 }
 
-// requestedNetwork returns the complete network of a new sandbox, which can use all its links.
+// requestedNetwork returns the complete network of a new sandbox, whose links the caller can all use.
 func (dr drafter) requestedNetwork(ctx context.Context, n hutch.Network) (hutch.Network, error) {
 	network, err := dr.networkFor(ctx, n)
 	if err == nil {
@@ -110,8 +110,8 @@ func (dr drafter) environmentOf(id string, requested map[string]string) map[stri
 	return env
 }
 
-// draftFrom makes the record of a sandbox that starts from a snapshot, which callers see as shown. Some settings cannot
-// differ from those of the snapshot, and are taken from it.
+// draftFrom makes the record of a sandbox that starts from a snapshot, which callers see as shown. Settings that cannot
+// differ from those of the snapshot are taken from the snapshot.
 func (dr drafter) draftFrom(ctx context.Context, snap *snapshots.Snapshot, shown hutch.Snapshot, req hutch.CreateRequest) (store.Record, driver.Driver, error) {
 	v, was := snap.Snapshot, snap.Record
 	if req.Image != "" && req.Image != v.Image || req.User != "" && req.User != was.Sandbox.User || req.Runtime != "" && req.Runtime != v.Runtime && v.Memory && !req.FilesOnly || req.Limits != (hutch.Limits{}) && req.Limits != v.Limits || req.InstanceType != "" && req.InstanceType != was.Sandbox.InstanceType {
@@ -124,7 +124,7 @@ func (dr drafter) draftFrom(ctx context.Context, snap *snapshots.Snapshot, shown
 	env := maps.Clone(was.Env)
 	maps.Copy(env, req.Env)
 	req.Env = env
-	if v.Owner == nameOf(ctx, "").Owner { // another owner gets neither the secrets nor the network
+	if v.Owner == nameOf(ctx, "").Owner { // another owner's snapshot brings neither its secrets nor its network
 		req.Secrets = append(slices.Clone(was.Secrets), req.Secrets...)
 		req.Network = dr.inherited(ctx, req.Network, was.Sandbox.Network)
 	}
@@ -162,14 +162,14 @@ func merged(a, b map[string]string) map[string]string {
 	return all
 }
 
-// networkFor returns the network of a sandbox whose creator asks for n.
+// networkFor returns the network of a sandbox whose creator requests n.
 func (dr drafter) networkFor(ctx context.Context, n hutch.Network) (hutch.Network, error) {
 	owner, _ := caller.OwnerOf(ctx)
 	return ceiling.Give(owner.Network, n, dr.opt.Network)
 }
 
-// checkLinks refuses links to sandboxes that the caller does not have. That can change later, so it is checked again at
-// each use.
+// checkLinks refuses links to sandboxes that the caller does not have. What the caller has can change, so each use of a
+// link checks it again.
 func (dr drafter) checkLinks(ctx context.Context, links hutch.NetworkLinks) error {
 	for _, l := range links {
 		if _, err := dr.table.find(ctx, l.Sandbox); err != nil {

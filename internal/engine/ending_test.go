@@ -15,11 +15,11 @@ import (
 	"hutch/internal/volume"
 )
 
-// stuckVolumes are volumes whose saves never end, as programs in a sandbox can make them, except the last one.
+// stuckVolumes are volumes whose saves never end, except the last save. Programs in a sandbox can cause that.
 type stuckVolumes struct{ *volume.Store }
 
 func (stuckVolumes) Save(ctx context.Context, _, _ string, _ func(io.Writer) error) error {
-	if end, ok := ctx.Deadline(); ok && time.Until(end) <= 2*time.Minute { // the last save has less time than others
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= 2*time.Minute { // only the last save has so little time
 		return nil
 	}
 	<-ctx.Done()
@@ -38,7 +38,7 @@ func withStuckVolumes(t *testing.T) *bench {
 	return start(t, func(o *engine.Options) { o.Volumes = stuckVolumes{s} })
 }
 
-// delay makes several callers wait for work on a sandbox that never ends.
+// delay makes several callers wait for endless work on a sandbox.
 func (b *bench) delay(t *testing.T, id string) (wait func()) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -49,15 +49,15 @@ func (b *bench) delay(t *testing.T, id string) (wait func()) {
 					t.Errorf("it was put to sleep: %s", v.Status)
 				}
 			} else {
-				b.Destroy(t.Context(), id, false) // the last one finds no sandbox
+				b.Destroy(t.Context(), id, false) // the last of these calls finds no sandbox
 			}
 		})
 	}
 	return all.Wait
 }
 
-// TestNoWorkOutlivesTheLifetime: however many callers wait to put a sandbox to sleep or to destroy it, and however slow
-// its programs make that, it ends when its lifetime does.
+// TestNoWorkOutlivesTheLifetime: a sandbox ends when its lifetime does, however many callers wait to put it to sleep or
+// to destroy it, and however much its programs slow that down.
 func TestNoWorkOutlivesTheLifetime(t *testing.T) {
 	b := withStuckVolumes(t)
 	began := time.Now()
@@ -70,7 +70,7 @@ func TestNoWorkOutlivesTheLifetime(t *testing.T) {
 	wait()
 }
 
-// TestForcedDestroyWaitsForNoWork: a destroy with force waits for no such caller either.
+// TestForcedDestroyWaitsForNoWork: a destroy with force does not wait for such callers either.
 func TestForcedDestroyWaitsForNoWork(t *testing.T) {
 	b := withStuckVolumes(t)
 	b.mounted(t, "a", nil)
@@ -84,8 +84,8 @@ func TestForcedDestroyWaitsForNoWork(t *testing.T) {
 	wait()
 }
 
-// TestUnwokenForADestroy: a destroy with force ends a wake. The caller that has asked for the wake learns that the sandbox is
-// gone only if it is.
+// TestUnwokenForADestroy: a destroy with force ends a wake. The caller that requested the wake gets the error that the
+// sandbox is gone only if it is gone.
 func TestUnwokenForADestroy(t *testing.T) {
 	waking, ended, goOn := make(chan bool), make(chan bool), make(chan bool)
 	b := start(t, func(o *engine.Options) {

@@ -3,10 +3,11 @@
 // A sandbox in memory is a box.Box, whose package comment explains its states and locks. The engine makes instances,
 // calls agents and writes files. It holds the lifecycle lock of a box while it changes the state of that box.
 //
-// The types of the package are in layers. A table has all sandboxes, and admits new ones. A drafter turns a request into
-// a record, a machine knows which saved state can wake here, and volumes puts files of volumes into sandboxes and saves
-// them. On top of these, lifecycle has the steps of a sandbox's life: it makes, wakes, watches and destroys sandboxes,
-// and puts them to sleep. The verbs are on top of lifecycle: those of one noun are one type, and Engine has all of them.
+// The types of the package are in layers. A table has all sandboxes, and admits new ones. A drafter turns a request
+// into a record, a machine knows which saved state can wake here, and volumes puts files of volumes into sandboxes and
+// saves them. On top of these, lifecycle has the steps of a sandbox's life: it makes, wakes, watches and destroys
+// sandboxes, and puts them to sleep. The verbs are on top of lifecycle. The verbs of one noun are the methods of one
+// type, and Engine embeds all these types.
 package engine
 
 import (
@@ -33,22 +34,22 @@ import (
 
 // Options configure an engine. Drivers, Image and Dir are required.
 type Options struct {
-	// Dir is the engine's own folder. It holds the files and memory of sleeping
-	// sandboxes, and snapshots.
+	// Dir is the engine's own folder. It holds snapshots, and the files and memory of sleeping
+	// sandboxes.
 	Dir string
-	// Restored says that what is saved in Dir, and the records in Store, are from a backup of another folder or another machine. The
-	// handles of the records then belong to the original installation, and the engine does not use them.
+	// Restored says that the content of Dir and the records in Store are from a backup of another folder or another
+	// machine. The handles of the records then belong to the original installation, and the engine does not use them.
 	Restored bool
 	// Drivers are the runtimes, the default first.
 	Drivers []driver.Driver
 	// Image makes the root file system of an image.
 	Image func(ctx context.Context, name string) (image.Root, error)
-	// Resolve returns Image's name for the image that the caller requested, and gets the image if it is missing.
-	// Without it the caller's name is kept.
+	// Resolve returns Image's name for the image that the caller requested, and pulls the image if it is missing.
+	// Without Resolve, the caller's name is kept.
 	Resolve func(ctx context.Context, name string, pull hutch.PullPolicy) (string, error)
-	// Store keeps records. Without it they are kept in memory.
+	// Store keeps records. Without a Store they are kept in memory.
 	Store *store.Store
-	// Ephemeral engines destroy their sandboxes when they close.
+	// Ephemeral makes Close destroy the engine's sandboxes.
 	Ephemeral bool
 
 	Pool         Pool
@@ -57,8 +58,8 @@ type Options struct {
 	NodeLabels   map[string]string    // labels of this machine, which node selectors must match
 	MaxSandboxes int                  // default 100
 	MaxLimits    hutch.Limits         // the highest limits that a caller can request for a sandbox; 0 means no ceiling
-	ExecTimeout  time.Duration        // time limit of a command without its own; default 30 s
-	MaxTimeout   time.Duration        // longest a command may ask for; default 24 h
+	ExecTimeout  time.Duration        // time limit of a command that requests none; default 30 s
+	MaxTimeout   time.Duration        // longest time limit that a command can request; default 24 h
 	ExecGrace    time.Duration        // exec grace of resumable commands; default hutch.ExecGrace
 	SleepAfter   time.Duration        // default 10 min
 	HealthEvery  time.Duration        // default 30 s
@@ -75,14 +76,15 @@ type Options struct {
 	// Gateway makes the gateway through which a sandbox reaches the network. If it is
 	// nil, sandboxes have no network.
 	Gateway func(Exit) (Gateway, error)
-	// Network is the network of sandboxes whose requests have none.
+	// Network is the network of sandboxes whose requests do not have one.
 	Network hutch.Network
 	// Sealer encrypts the values of header rules in records; nil refuses such rules.
 	Sealer *store.Sealer
-	// Happened gets the events of a sandbox, for its timeline; nil for none. ctx has the caller if one caused it.
+	// Happened gets the events of a sandbox, for its timeline; nil for none. If a caller caused the event, ctx has that
+	// caller.
 	Happened func(ctx context.Context, owner, sandbox string, e hutch.TimelineEntry)
-	// Waking is called before a sandbox wakes, with its lifecycle lock held; an error keeps it asleep. Done is called when the sandbox is awake, or when
-	// it could not wake. Waking can be nil.
+	// Waking is called before a sandbox wakes, with its lifecycle lock held. An error keeps the sandbox asleep. done is
+	// called when the sandbox is awake, or when it could not wake. Waking can be nil.
 	Waking func(ctx context.Context, owner, id string) (done func(), err error)
 	// PreviewURL returns the URL of an exposed port from its label (hutch.Port). If
 	// it is nil, no port can be exposed.
@@ -94,9 +96,9 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Engine implements hutch.Service: its methods, and those of its parts, are the verbs. Each of them works
-// during a use of a sandbox, or holds its lifecycle lock. The verbs of one noun are a part. The methods of Engine itself
-// are the verbs of whole sandboxes.
+// Engine implements hutch.Service. Its methods, and those of its parts, are the verbs; each part has the verbs of one
+// noun. The methods of Engine itself are the verbs of whole sandboxes. Each verb works during a use of a sandbox, or
+// holds its lifecycle lock.
 type Engine struct {
 	*lifecycle
 	files
@@ -120,7 +122,7 @@ type lifecycle struct {
 	log    *slog.Logger
 	ctx    context.Context // done when the engine closes
 	cancel context.CancelFunc
-	calls  context.Context // done before ctx: when SleepAll ends the commands that outlive their callers
+	calls  context.Context // done before ctx: SleepAll ends the commands that outlive their callers
 	endAll context.CancelFunc
 	tasks  sync.WaitGroup
 	uses   atomic.Int32 // uses of sandboxes in progress
@@ -189,7 +191,7 @@ func withVerbs(life *lifecycle) *Engine {
 	return e
 }
 
-// Start recovers the sandboxes of an earlier run, removes everything else that it left behind, and begins to watch all
+// Start recovers the sandboxes of an earlier run, removes everything else that this run left, and begins to watch all
 // sandboxes. Call it once, before anything else.
 func (e *Engine) Start(ctx context.Context) error {
 	var err error

@@ -31,7 +31,7 @@ type bench struct {
 	opt    engine.Options
 }
 
-// start starts an engine; change may change its options before.
+// start starts an engine; change can change its options before the start.
 func start(t *testing.T, change func(*engine.Options)) *bench {
 	t.Helper()
 	t.Parallel()
@@ -62,7 +62,7 @@ func start(t *testing.T, change func(*engine.Options)) *bench {
 
 func noImage(context.Context, string) (image.Root, error) { return image.Root{}, nil }
 
-// boot starts an engine on the store and folder of the last one.
+// boot starts an engine on the store and folder of the previous engine.
 func (b *bench) boot(t *testing.T) {
 	t.Helper()
 	b.Engine = engine.New(b.opt)
@@ -131,7 +131,7 @@ func TestOneIDIsOneSandbox(t *testing.T) {
 	}
 }
 
-// waits is a context that calls begun when a caller starts to wait for its end.
+// waits is a context that calls begun when a caller starts to wait for the end of the context.
 type waits struct {
 	context.Context
 	begun func()
@@ -265,7 +265,7 @@ func TestStopThatCannotBeNoted(t *testing.T) {
 	}
 }
 
-// Sandboxes that wake at the same time take room from each other.
+// Sandboxes that wake at the same time compete for the same free instance.
 func TestWakingTakesRoom(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.MaxSandboxes = 1 })
 	for _, id := range []string{"a", "b"} {
@@ -295,7 +295,7 @@ func TestWakingTakesRoom(t *testing.T) {
 	}
 }
 
-// A server may end while a sandbox is being destroyed.
+// The server can end while a sandbox is being destroyed.
 func TestCloseWhileDestroying(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a"})
@@ -340,7 +340,7 @@ func TestLifetimeEnds(t *testing.T) {
 	b.until(t, "a", hutch.Destroyed)
 }
 
-// Files that no caller will see again are not waited for.
+// The engine does not wait for the saving of files that no caller will see again.
 func TestLifetimeEndsWhileFilesAreKept(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a", OnIdle: hutch.IdleStop, SleepAfter: 0.05, Timeout: 0.5})
@@ -348,8 +348,7 @@ func TestLifetimeEndsWhileFilesAreKept(t *testing.T) {
 	b.until(t, "a", hutch.Destroyed)
 }
 
-// A sandbox that is to keep its memory is not stopped under its background
-// processes, as nothing may be lost.
+// A sandbox that is to keep its memory is not stopped while it has background processes, because nothing must be lost.
 func TestHibernateSparesBackgroundProcesses(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "busy", SleepAfter: 0.05})
@@ -387,7 +386,7 @@ func TestMaxSandboxes(t *testing.T) {
 	if b.until(t, "a", hutch.Stopped); t.Failed() {
 		return
 	}
-	b.create(t, hutch.CreateRequest{ID: "c"}) // a stopped one takes no room
+	b.create(t, hutch.CreateRequest{ID: "c"}) // a stopped sandbox does not count towards MaxSandboxes
 	_, err := b.Create(t.Context(), hutch.CreateRequest{ID: "d"})
 	if !errors.Is(err, hutch.Exhausted) || !strings.Contains(err.Error(), "2 sandboxes") {
 		t.Fatalf("the third: %v", err)
@@ -462,8 +461,8 @@ func TestDeathIsAnErrorWithAReason(t *testing.T) {
 		once.Do(func() { close(running) })
 		return nil
 	})
-	// A client must not repeat the call by itself: it would find an empty sandbox.
-	// On a busy host the death may not be known yet; then the next use reports it.
+	// A client must not repeat the call by itself: it would find an empty sandbox. On a busy host
+	// the death may not be known yet; then the next use reports the loss.
 	late := hutch.KindOf(err) == hutch.Unavailable
 	if !late && (!errors.Is(err, hutch.Conflict) || !strings.Contains(err.Error(), "empty")) {
 		t.Errorf("the command under way: %v", err)
@@ -477,7 +476,7 @@ func TestDeathIsAnErrorWithAReason(t *testing.T) {
 	if sb.Reason == "" || sb.Health != hutch.Unhealthy {
 		t.Errorf("%+v", sb)
 	}
-	// It is not a dead end: a caller that knows of the loss can continue with an empty one.
+	// It is not a dead end: a caller that knows of the loss can continue with an empty sandbox.
 	_, err = b.Exec(t.Context(), "a", hutch.ExecRequest{Command: "true"}, nil)
 	if again := b.until(t, "a", hutch.Running); err != nil || !strings.Contains(again.Reason, sb.Reason) {
 		t.Errorf("the next use: %v, %+v", err, again)
@@ -543,7 +542,7 @@ func TestDestroyWakesNobody(t *testing.T) {
 	}
 }
 
-// An agent that says nothing makes its sandbox unhealthy, and loses nothing.
+// An agent that does not answer makes its sandbox unhealthy, but nothing is lost.
 func TestSilentAgent(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.HealthEvery = 50 * time.Millisecond })
 	b.create(t, hutch.CreateRequest{ID: "a"})
@@ -564,7 +563,7 @@ func TestSilentAgent(t *testing.T) {
 	for sb := b.until(t, "a", hutch.Running); sb.Health != hutch.Unhealthy; sb = b.until(t, "a", hutch.Running) {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(10 * 50 * time.Millisecond) // time for ten checks of its health
+	time.Sleep(10 * 50 * time.Millisecond) // time for ten health checks
 	if sb := b.until(t, "a", hutch.Running); sb.Health != hutch.Unhealthy {
 		t.Errorf("%+v", sb)
 	}
@@ -574,7 +573,7 @@ func TestSilentAgent(t *testing.T) {
 	}
 }
 
-// A command in a sandbox that is paused is answered soon after its time limit.
+// A command in a paused sandbox gets its answer soon after its time limit.
 func TestPausedSandboxAnswersInTime(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a"})
@@ -630,8 +629,7 @@ func TestLeftoverFilesAreRemoved(t *testing.T) {
 	}
 }
 
-// After the power went the record may say that a sandbox sleeps which had woken:
-// there is nothing to wake then.
+// After a power failure, the record can say that a sandbox sleeps although it had woken. Then there is nothing to wake.
 func TestSleeperOfWhichNothingIsLeft(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a", OnIdle: hutch.IdleStop, SleepAfter: 0.05})

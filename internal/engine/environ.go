@@ -15,8 +15,8 @@ import (
 
 // The variables of a sandbox can be changed at any time, also while it sleeps. A change is written to the record first,
 // together with the changes that the agent and the interpreters have not received yet (EnvNews). A running sandbox
-// receives the change at once, another sandbox when it runs again: a wake gives the agent the new environment anyway,
-// and only interpreters in saved memory need the changes.
+// receives the change at once. Any other sandbox receives it when it runs again: a wake gives the agent the new
+// environment anyway, and only interpreters in saved memory need the changes.
 
 // sendEnvTime bounds how long an agent can take to receive changed variables.
 const sendEnvTime = 10 * time.Second
@@ -42,8 +42,7 @@ func changedEnv(rec store.Record, changes map[string]*string) (store.Record, err
 	return rec, checkNews(rec)
 }
 
-// allNews returns changes that set all variables of env, for interpreters whose variables are of an unknown older
-// state.
+// allNews returns changes that set all variables of env, for interpreters whose present variables are not known.
 func allNews(env map[string]string) map[string]*string {
 	news := map[string]*string{}
 	for name, value := range env {
@@ -52,8 +51,8 @@ func allNews(env map[string]string) map[string]*string {
 	return news
 }
 
-// maxNews limits the unsent changes for interpreters, in bytes as they are sent: an agent that wakes gets them with the
-// whole environment in one request, and a sleeping sandbox could collect any number.
+// maxNews limits the unsent changes for interpreters, in bytes as they are sent. An agent that wakes gets them with the
+// whole environment in one request, and without the limit a sleeping sandbox could collect any number of changes.
 const maxNews = 1 << 20
 
 func checkNews(rec store.Record) error {

@@ -9,8 +9,8 @@ import (
 	"hutch"
 )
 
-// The changes that wait for a sleeping sandbox are bounded in size, also when each change removes what the one before
-// it set. When the sandbox has received them, new changes are accepted again.
+// The changes that wait for a sleeping sandbox are bounded in size, also when each change removes what the previous one
+// set. When the sandbox has received them, new changes are accepted again.
 func TestChangesOfVariablesAreBounded(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "runs"})
@@ -49,7 +49,7 @@ func TestChangesOfVariablesAreBounded(t *testing.T) {
 	}
 }
 
-// A change that would be too large to send, as quoted for each language, is refused and changes nothing.
+// A change that is too large to send, with the quotes of each language, is refused and changes nothing.
 func TestLargeChangesOfVariables(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "box"})

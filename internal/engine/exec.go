@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// killedCode is the exit code of a program that signal 9 ended, and of a shell whose last command ended in that
-	// way.
+	// killedCode is the exit code of a program that signal 9 ended, or of a shell whose last command was ended by
+	// it.
 	killedCode = 128 + 9
-	noExit     = -1 // exit code of a command that an error ended: no caller takes it for a success
+	noExit     = -1 // exit code of a command that an error ended: no caller can mistake it for success
 )
 
 // commands are the verbs of commands and of background processes. Commands of a session run in a code context.
@@ -38,7 +38,7 @@ func (c commands) Exec(ctx context.Context, id string, req hutch.ExecRequest, ou
 	return c.execAttached(ctx, id, req, out)
 }
 
-// execAttached runs a command that ends with ctx.
+// execAttached runs a command that ends when ctx ends.
 func (c commands) execAttached(ctx context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	if req.SessionID != "" {
 		return c.execIn(ctx, id, req, out)
@@ -73,7 +73,7 @@ func (c commands) execAttached(ctx context.Context, id string, req hutch.ExecReq
 		result.ExitCode = noExit
 		return result, c.life.diagnose(ctx, s, agent, err)
 	}
-	if exit.Signal == 9 && s.Leaving() { // the destruction of the instance killed the command before the agent
+	if exit.Signal == 9 && s.Leaving() { // the destruction of the instance killed the command before the agent could
 		return result, destroyed(s)
 	}
 	if exit.Memory || exit.Code == killedCode && !exit.TimedOut && s.ranOutOfMemory(ctx) {
@@ -85,7 +85,7 @@ func (c commands) execAttached(ctx context.Context, id string, req hutch.ExecReq
 	return result, nil
 }
 
-// execTime returns the time limit of a command or a run of code that asks for one.
+// execTime returns the time limit of a command or a run of code that requests asked; 0 requests the default.
 func (e *lifecycle) execTime(asked hutch.Seconds) (time.Duration, error) {
 	usual, longest := e.opt.ExecTimeout, hutch.InSeconds(e.opt.MaxTimeout)
 	switch {
@@ -149,7 +149,7 @@ func destroyed(s *sandbox) error {
 
 // describe returns the error of a command whose sandbox ended.
 func (e *lifecycle) describe(s *sandbox, err error) error {
-	if locked := s.Lock(e.ctx); locked == nil { // then the caller that marks the sandbox as failed has finished
+	if locked := s.Lock(e.ctx); locked == nil { // now the caller that marks the sandbox as failed has finished
 		s.Unlock()
 	}
 	_, reason := s.ReportLoss()
@@ -170,7 +170,7 @@ func (e *lifecycle) describe(s *sandbox, err error) error {
 	if reason == "" {
 		reason = "its first process died"
 	}
-	// Not Unavailable: a client that repeats the call by itself would find an empty sandbox.
+	// The kind is not Unavailable, because a client that repeats the call by itself would find an empty sandbox.
 	return hutch.Errorf(hutch.Conflict, "the sandbox %q ended while the command ran, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.ID(), reason).
 		Naming(hutch.AboutSandbox, s.ID()).Because(err)
 }

@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// CheckpointWithin copies the sandboxes that are awake in a limited time, and removes the copies.
+// CheckpointWithin copies the running sandboxes within a time limit, and removes the copies.
 func (e *Engine) CheckpointWithin(ctx context.Context, limit time.Duration, out func(hutch.Checkpoint) error) error {
 	remove, err := e.saved.OpenCheckpoints()
 	if err != nil {

@@ -23,8 +23,8 @@ func (f files) withFiles(ctx context.Context, id string, refused error, do func(
 	return f.life.ask(ctx, id, func(a *wire.Client) error { return do(wire.AsUser(ctx, user), a) })
 }
 
-// PackWritten packs the files that were written in a sandbox over its image, as a tar archive. Its bytes come from
-// inside.
+// PackWritten packs the files that a sandbox has added to or changed in its image, as a tar archive. The bytes of the
+// archive come from inside the sandbox.
 func (f files) PackWritten(ctx context.Context, id string, w io.Writer) error {
 	s, agent, err := f.life.use(ctx, id)
 	if err != nil {
@@ -40,7 +40,7 @@ func (f files) UnpackWritten(ctx context.Context, id string, r io.Reader) error 
 	return f.life.ask(ctx, id, func(a *wire.Client) error { return saved.UnpackStream(ctx, a, r) })
 }
 
-// ListWritten writes all names in a sandbox with an image, each with a zero byte at its end.
+// ListWritten writes the names of all files in a sandbox with an image, each followed by a zero byte.
 func (f files) ListWritten(ctx context.Context, id string, w io.Writer) error {
 	return f.life.ask(ctx, id, func(a *wire.Client) error { return saved.List(ctx, a, w) })
 }

@@ -48,8 +48,8 @@ func (e *Engine) Fork(ctx context.Context, id string, req hutch.ForkRequest) ([]
 // isFork reports whether a sandbox began as a copy of another one.
 func isFork(sb hutch.Sandbox) bool { return sb.Parent != "" && sb.Snapshot == "" }
 
-// forkedNetwork returns those parts of a sandbox's network that have hidden values, for its forks, if the caller is its
-// owner.
+// forkedNetwork returns the parts of a sandbox's network that have hidden values, for the forks of the sandbox. It
+// returns them only if the caller is the owner of the sandbox.
 func (e *Engine) forkedNetwork(ctx context.Context, parent *sandbox) (hutch.Network, error) {
 	if parent.Owner() != nameOf(ctx, "").Owner {
 		return hutch.Network{}, nil
@@ -58,7 +58,7 @@ func (e *Engine) forkedNetwork(ctx context.Context, parent *sandbox) (hutch.Netw
 	return hutch.Network{Headers: n.Headers, Proxy: n.Proxy}, err
 }
 
-// populate makes n sandboxes from a snapshot, or none.
+// populate makes n sandboxes from a snapshot; after an error it makes none.
 func (e *Engine) populate(ctx context.Context, snap *snapshots.Snapshot, n int, req hutch.CreateRequest) ([]hutch.Sandbox, error) {
 	forks, errs := make([]hutch.Sandbox, n), make([]error, n)
 	var wg sync.WaitGroup
@@ -90,7 +90,7 @@ func (e *Engine) createFrom(ctx context.Context, req hutch.CreateRequest) (hutch
 		return hutch.Sandbox{}, err
 	}
 	snap, err := e.snaps.Find(viewer(ctx), cmp.Or(req.Template, req.Snapshot))
-	if errors.Is(err, hutch.NotFound) { // a sandbox that exists does not need it
+	if errors.Is(err, hutch.NotFound) { // a sandbox that exists does not need the snapshot
 		id := req.ID
 		if req.NormalizeID {
 			id = hutch.NormalizeID(id)
@@ -119,9 +119,8 @@ func (e *Engine) createFrom(ctx context.Context, req hutch.CreateRequest) (hutch
 	return sb, err
 }
 
-// beginAs makes a sandbox from a snapshot, with an instance of this snapshot from the pool
-// if there is one. It reports whether it has made the sandbox; false means that the sandbox
-// existed already.
+// beginAs makes a sandbox from a snapshot, with an instance of this snapshot from the pool if the pool has one. made is
+// false if the sandbox existed already.
 func (e *lifecycle) beginAs(ctx context.Context, snap *snapshots.Snapshot, req hutch.CreateRequest) (sb hutch.Sandbox, made bool, err error) {
 	rec, d, err := e.drafter.draftFrom(ctx, snap, e.snaps.Record(snap), req)
 	if err != nil {
@@ -142,7 +141,7 @@ func (e *lifecycle) beginAs(ctx context.Context, snap *snapshots.Snapshot, req h
 			how.Plan = instance.FromMemory(snap, rec.Env, func(ctx context.Context, spec driver.Spec, dir string) (driver.Instance, error) {
 				return e.instances.Restore(ctx, r, rec.Sandbox, spec, dir)
 			})
-		case sp != nil: // for use only if the spare instance cannot be used
+		case sp != nil: // this plan is only used if the spare instance cannot be used
 			how.Plan = e.instances.OwnFiles(ctx, snap, d)
 		default:
 			how.Plan = e.instances.SharedFiles(ctx, snap, d)

@@ -86,7 +86,7 @@ type gitRun struct {
 	life  *lifecycle
 	s     *sandbox
 	agent *wire.Client
-	// Errors name what the network has denied since then.
+	// Errors name what the network has denied since began; denials is the number of denials at that time.
 	began   time.Time
 	denials int64
 }
@@ -101,7 +101,7 @@ func inRepository[T any](ctx context.Context, e *lifecycle, id string, f func(*g
 	return f(&gitRun{e, s, agent, time.Now(), s.Denials()})
 }
 
-// clone clones into dir. If an earlier clone was killed there, its remains are removed.
+// clone clones into dir. It first removes the remains of an earlier clone that was killed there.
 func (g *gitRun) clone(ctx context.Context, cmd git.Command, dir string) error {
 	end, err := g.run(ctx, cmd)
 	killed := err != nil || end.signal != 0
@@ -144,7 +144,7 @@ func (g *gitRun) line(ctx context.Context, cmd git.Command) (string, error) {
 	return line, nil
 }
 
-// output returns the output of a command. Any exit code but 0 is an error.
+// output returns the output of a command. Any exit code other than 0 is an error.
 func (g *gitRun) output(ctx context.Context, cmd git.Command) ([]byte, error) {
 	end, err := g.run(ctx, cmd)
 	if err == nil {
@@ -179,7 +179,7 @@ var (
 
 const (
 	undoTime  = 30 * time.Second
-	maxErrors = 64 << 10 // of the kept standard error, in bytes
+	maxErrors = 64 << 10 // most bytes of standard error that are kept
 )
 
 // run runs a command. An exit code other than 0 is not an error. If something else ended the program, that is an error,

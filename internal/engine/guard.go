@@ -11,11 +11,10 @@ import (
 	"hutch/internal/wire"
 )
 
-// The daemon enforces the memory limit of a guarded instance: the agent ends the
-// programs that use the most. If that does not help in time, the sandbox is stopped
-// with its files, and the next use starts it again.
+// The daemon enforces the memory limit of a guarded instance: the agent ends the programs that use the most memory. If
+// that does not help in time, the daemon stops the sandbox and keeps its files. The next use starts the sandbox again.
 
-// errAsleep means that no agent can end programs of the sandbox now.
+// errAsleep means that the agent cannot end programs of the sandbox at the moment.
 var errAsleep = errors.New("the sandbox is being saved, or is paused")
 
 // guard enforces the memory limit of the instance of s, until the instance dies or
@@ -48,11 +47,12 @@ const (
 	stoppedForMemory = pastLimit + filesKept
 )
 
-// filesKept is what every reason of a sandbox ends with that salvage has stopped.
+// filesKept is the end of every reason of a sandbox that salvage has stopped.
 const filesKept = ": its files are kept, its processes have ended; the next use starts it again"
 
-// salvage stops a sandbox for lack of memory, and keeps its files; why is the reason. It returns false if it did nothing: the sandbox was
-// not free before the end of ctx, or does not run in the instance any more.
+// salvage stops a sandbox for lack of memory, and keeps its files; why is the reason. It returns false if it did
+// nothing, because the lifecycle lock was not free before the end of ctx, or because the sandbox does not run in the
+// instance any more.
 func (e *lifecycle) salvage(ctx context.Context, s *sandbox, inst driver.Instance, why string, cause error) (ended bool) {
 	if s.Lock(ctx) != nil {
 		return false

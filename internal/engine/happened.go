@@ -15,7 +15,7 @@ func (e *lifecycle) happened(ctx context.Context, s *sandbox, event, why string)
 	e.opt.Happened(ctx, s.Owner(), s.ID(), hutch.TimelineEntry{Event: event, Target: why})
 }
 
-// created records a new sandbox on its timeline, with what it started from.
+// created records a new sandbox on its timeline, with its image, and with the snapshot or sandbox that it started from.
 func (e *lifecycle) created(ctx context.Context, s *sandbox, o startPlan) {
 	entry := hutch.TimelineEntry{Event: "Created", Target: s.Sandbox().Image, Snapshot: o.snapshot}
 	if o.forked != "" {
@@ -24,7 +24,7 @@ func (e *lifecycle) created(ctx context.Context, s *sandbox, o startPlan) {
 	e.opt.Happened(ctx, s.Owner(), s.ID(), entry)
 }
 
-// noteEnds asks the agent for the background processes that have ended, and reports them.
+// noteEnds asks the agent for the background processes that have ended, and reports their ends.
 func (e *lifecycle) noteEnds(ctx context.Context, s *sandbox, agent *wire.Client) {
 	if all, err := agent.List(ctx); err == nil {
 		e.noteEnded(s, lastEnded(all))
@@ -43,8 +43,8 @@ func lastEnded(all []wire.Process) []wire.Process {
 	return ended
 }
 
-// noteEnded reports background processes that have ended. The timeline keeps the first report of each. An agent is not
-// believed about times, and a copy also lists processes that had ended before the copy was made.
+// noteEnded reports background processes that have ended. The timeline keeps the first report of each end. The agent's
+// times are not trusted, and a copy of a sandbox also lists processes that had ended before the copy was made.
 func (e *lifecycle) noteEnded(s *sandbox, ended []wire.Process) {
 	if len(ended) == 0 || s.Gone() {
 		return

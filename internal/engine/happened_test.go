@@ -10,7 +10,7 @@ import (
 	"hutch/internal/engine"
 )
 
-// ends are the ends of processes that an engine reports, by the ids of the processes.
+// ends collects the ends of processes that an engine reports, by the ids of the processes.
 type ends struct {
 	mu  sync.Mutex
 	all map[string]hutch.TimelineEntry
@@ -31,8 +31,8 @@ func (r *ends) of(process string) (e hutch.TimelineEntry, ok bool) {
 	return e, ok
 }
 
-// The end of a background process is reported at the next health check, and before the sandbox sleeps. That includes a process
-// that the sleep itself ends, and one that no caller lists.
+// The end of a background process is reported at the next health check, and before the sandbox sleeps. That includes a
+// process that the sleep itself ends, and a process that no caller lists.
 func TestEndsAreReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		command string

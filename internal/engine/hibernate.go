@@ -20,8 +20,8 @@ import (
 // instance is removed, and the folder is removed after the record says that the sandbox runs again. The instance is
 // frozen until it is removed; a recovered instance continues.
 
-// hibernate saves an idle sandbox with its memory. With busy it also saves a sandbox
-// whose processes are at work. The caller holds the lifecycle lock.
+// hibernate saves an idle sandbox with its memory. If busy is set, it also saves a sandbox whose
+// processes are at work. The caller holds the lifecycle lock.
 func (e *lifecycle) hibernate(ctx context.Context, s *sandbox, inst driver.Saver, agent *wire.Client, since time.Time, busy bool) error {
 	listing, err := e.readListing(ctx, s, agent)
 	if err != nil {
@@ -29,7 +29,7 @@ func (e *lifecycle) hibernate(ctx context.Context, s *sandbox, inst driver.Saver
 	}
 	used, _ := s.account(ctx, inst)
 	if !busy && alive(listing) && e.working(ctx, s, inst, seen{listing.Processes, s.Resources(used)}) || !s.Detach(listing, since) {
-		return nil // it is not idle, or was used in between
+		return nil // it is not idle, or was used meanwhile
 	}
 	err = e.saveMemory(ctx, s, inst, agent)
 	awaited := s.Awaited()
@@ -84,8 +84,9 @@ func (e *lifecycle) working(ctx context.Context, s *sandbox, inst driver.Instanc
 	return err == nil && after.CPUSeconds-before.CPUSeconds > workShare*workTime.Seconds()
 }
 
-// seen is the part of a record that is read from inside a running sandbox. Reading it uses CPU inside. So callers get
-// the last reading while work is measured: otherwise frequent calls would keep the sandbox awake.
+// seen is the part of a record that is read from inside a running sandbox. Each reading uses CPU of the sandbox. So
+// callers get the last reading while the engine measures whether the sandbox is at work; otherwise frequent calls would
+// keep it awake.
 type seen struct {
 	processes []hutch.Process
 	resources hutch.Resources
@@ -101,8 +102,8 @@ func (e *lifecycle) saveMemory(ctx context.Context, s *sandbox, inst driver.Save
 	})
 }
 
-// abortHibernation lets a detached sandbox continue in its instance. Its folder is kept as long as the record may say
-// that it hibernates.
+// abortHibernation lets a detached sandbox continue in its instance. Its folder is kept as long as the record could
+// say that the sandbox hibernates.
 func (e *lifecycle) abortHibernation(s *sandbox, inst driver.Saver, agent *wire.Client) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), time.Minute)
 	defer cancel()
@@ -117,8 +118,7 @@ func (e *lifecycle) abortHibernation(s *sandbox, inst driver.Saver, agent *wire.
 	return errors.Join(err, e.saved.RemoveMemory(s.Key()))
 }
 
-// resumeLater tries again to resume a sandbox, until it runs or has died. Calls to it
-// wait meanwhile.
+// resumeLater tries again to resume a sandbox, until the sandbox runs or has died. Calls to the sandbox wait meanwhile.
 func (e *lifecycle) resumeLater(s *sandbox, inst driver.Saver) {
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		select {
@@ -143,11 +143,11 @@ func (e *lifecycle) resumeLater(s *sandbox, inst driver.Saver) {
 	}
 }
 
-// restoreTries is how often the engine tries to restore the memory of a sandbox. A new instance can succeed after one
-// was killed or ran out of memory.
+// restoreTries is how often the engine tries to restore the memory of a sandbox. If an instance was killed or ran out
+// of memory, a new one can succeed.
 const restoreTries = 3
 
-// errBusy means that the host is too busy to wake a sandbox, which stays asleep.
+// errBusy means that the host is too busy to wake a sandbox. The sandbox stays asleep.
 var errBusy = hutch.Errorf(hutch.Unavailable, "the sandbox did not wake in time, since the host is busy: it sleeps on, with its memory. Try again in a moment").With("retryAfter", 5)
 
 // wakeFromMemory makes an instance of a hibernated sandbox from its folder. The memory
@@ -158,7 +158,7 @@ func (e *lifecycle) wakeFromMemory(ctx context.Context, s *sandbox, d driver.Dri
 	if !ok {
 		return hutch.Errorf(hutch.Unsupported, "the runtime %s cannot restore the sandbox %q: start the server with the runtime that it was made on", d.Name(), s.ID())
 	}
-	reason := s.Sandbox().Reason // the reason of a sandbox that continues from a checkpoint
+	reason := s.Sandbox().Reason // set if the sandbox continues from a checkpoint
 	create := func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
 		build, err := r.BuildOf(e.saved.Memory(s.Key()))
 		if err != nil {

@@ -9,11 +9,11 @@ import (
 )
 
 // hiddenNetworks keep the hidden values of networks, encrypted, in the records of sandboxes: the values of header
-// rules, and the passwords of proxies. Everyone who can see a sandbox can read the network in its record, which lacks
-// these values. So the values live exactly as long as the record, and cannot be decrypted in the record of another
-// sandbox.
+// rules, and the passwords of proxies. Everyone who can see a sandbox can read the network in its record, so that
+// network lacks these values. The values live exactly as long as the record, and cannot be decrypted in the record of
+// another sandbox.
 type hiddenNetworks struct {
-	sealer *store.Sealer // nil where no values can be kept
+	sealer *store.Sealer // nil if this server cannot keep hidden values
 }
 
 // keep stores a network in a record.
@@ -54,8 +54,8 @@ func (h hiddenNetworks) whole(rec store.Record) (hutch.Network, error) {
 
 var errHiddenKey = hutch.Errorf(hutch.Denied, "the hidden values of the sandbox's network were encrypted with another key: start the server with the key of that time (--secret-key), or create the sandbox again")
 
-// sealName names a sandbox by data that never change. The key of its record changes when it gets an instance of the
-// pool, and the time of its creation changes when the clock was set back.
+// sealName identifies a sandbox by data that never change. It does not use the key of the record, which changes when
+// the sandbox gets an instance of the pool, or the time of creation, which changes when the clock was set back.
 func sealName(rec store.Record) string {
 	return fmt.Sprintf("network of %q of %q", rec.Sandbox.ID, rec.Sandbox.Owner)
 }

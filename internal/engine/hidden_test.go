@@ -72,7 +72,7 @@ func TestHeaderValuesAreHidden(t *testing.T) {
 	}
 }
 
-// A record's values are of no use in another record, or with another key.
+// The values in a record are of no use in another record, or with another key.
 func TestHeaderValuesOfAnotherRecord(t *testing.T) {
 	b, _ := withExits(t)
 	b.create(t, hutch.CreateRequest{ID: "box", Network: headersFor("api.example.com", hiddenValue)})
@@ -142,7 +142,7 @@ func TestHeaderValuesAreKeptInAChange(t *testing.T) {
 	}
 }
 
-// A fork has the header rules of its owner's sandbox. Snapshots, and copies for others, have none.
+// A fork has the header rules of its owner's sandbox. Snapshots, and copies for others, have no header rules.
 func TestHeaderRulesOfCopies(t *testing.T) {
 	b, made := withExits(t)
 	ann := caller.WithOwner(t.Context(), caller.Owner{ID: "ann"})
@@ -176,7 +176,7 @@ func TestHeaderRulesOfCopies(t *testing.T) {
 	}
 }
 
-// noTrace fails if a file below a folder has one of some texts.
+// noTrace fails if a file below a folder contains one of the texts.
 func noTrace(t *testing.T, dir string, texts ...string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -218,7 +218,7 @@ func TestHeaderRulesOverSleep(t *testing.T) {
 	}
 }
 
-// Where no values can be kept, rules are refused and nothing is made.
+// If no hidden values can be kept, rules are refused and nothing is made.
 func TestHeaderRulesWithoutAKey(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.Sealer = nil })
 	b.create(t, hutch.CreateRequest{ID: "box"})
@@ -234,7 +234,8 @@ func TestHeaderRulesWithoutAKey(t *testing.T) {
 	}
 }
 
-// A sandbox that starts in an instance of the pool takes the key of that instance; its values still open.
+// A sandbox that starts in an instance of the pool gets the key of that instance; its hidden values can still be
+// decrypted.
 func TestHeaderRulesOfThePool(t *testing.T) {
 	made := &exits{}
 	b := start(t, func(o *engine.Options) { o.Gateway, o.Pool = made.make, engine.Pool{Max: 1, Min: 1} })
@@ -250,7 +251,7 @@ func TestHeaderRulesOfThePool(t *testing.T) {
 }
 
 // The password of a proxy is only in the record, encrypted, and in the gateway. A fork has it; a sandbox that starts
-// from a snapshot has the proxy without it, so that its connections fail instead of leaving another way.
+// from a snapshot has the proxy without the password, so that its connections fail instead of bypassing the proxy.
 func TestProxyOfASandbox(t *testing.T) {
 	b, made := withExits(t)
 	ann := caller.WithOwner(t.Context(), caller.Owner{ID: "ann"})

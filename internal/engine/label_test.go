@@ -13,7 +13,7 @@ func withPreviews(opt *engine.Options) {
 	opt.PreviewURL = func(label string) string { return "http://" + label + ".localhost" }
 }
 
-// expose makes a sandbox of an owner and exposes port 8000 of it.
+// expose makes a sandbox of an owner, and exposes its port 8000.
 func (b *bench) expose(t *testing.T, owner, id, token string) (string, error) {
 	t.Helper()
 	if _, err := b.Create(as(t, owner), hutch.CreateRequest{ID: id}); err != nil {
@@ -23,9 +23,8 @@ func (b *bench) expose(t *testing.T, owner, id, token string) (string, error) {
 	return p.URL, err
 }
 
-// TestLabelsAreNotHandedOn holds that the URL of a preview which is gone is given to
-// no other owner, however it is asked for, also after a restart, and
-// that its own owner has it again.
+// TestLabelsAreNotHandedOn: the URL of a removed preview is never given to another owner, however the owner requests
+// it, also after a restart. Its own owner can get it again.
 func TestLabelsAreNotHandedOn(t *testing.T) {
 	b := start(t, withPreviews)
 	gone := map[string]func(){
@@ -64,8 +63,8 @@ func TestLabelsAreNotHandedOn(t *testing.T) {
 	}
 }
 
-// TestReservedLabelsAreBounded holds that an owner cannot fill the store with labels,
-// and that only labels of its own are let go for new ones.
+// TestReservedLabelsAreBounded: an owner cannot fill the store with labels, and only labels of the same owner are
+// released for new ones.
 func TestReservedLabelsAreBounded(t *testing.T) {
 	b := start(t, withPreviews)
 	if _, err := b.expose(t, "ada", "first", "live"); err != nil {

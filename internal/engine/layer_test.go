@@ -16,11 +16,11 @@ import (
 	"hutch/internal/engine"
 )
 
-// sharing is the fake driver with layers, which are folders that are copied.
+// sharing is the fake driver with layers. A layer is a folder that is copied.
 type sharing struct {
 	*fake.Driver
-	dir          string // of the instances
-	refuse, fail error  // for Layer, and for Create on one
+	dir          string // folder of the instances
+	refuse, fail error  // errors of Layer, and of Create on a layer
 
 	mu           sync.Mutex
 	made, closed int
@@ -111,7 +111,8 @@ func (b *bench) fork(t *testing.T, n int) []hutch.Sandbox {
 	return forks
 }
 
-// A copy begins beside its parent, also after the machine has got other labels than the parent asked for.
+// A fork starts on the machine of its parent, also if the labels of the machine no longer match those that the parent
+// requested.
 func TestForkAfterRelabelling(t *testing.T) {
 	zone := func(name string) map[string]string { return map[string]string{"zone": name} }
 	b := start(t, func(o *engine.Options) { o.NodeLabels = zone("a") })
@@ -135,7 +136,7 @@ func (b *bench) destroy(t *testing.T, id string) {
 	}
 }
 
-// A layer is made once, for more than one, and held by those that run.
+// A layer is made once, for two or more sandboxes, and held by the running ones.
 func TestLayersAreHeld(t *testing.T) {
 	b, d := share(t)
 	b.fork(t, 1)
@@ -168,7 +169,7 @@ func TestLayersAreHeld(t *testing.T) {
 	}
 }
 
-// If no layer can be made after all, copies have their own files.
+// If a layer turns out to be impossible, copies have their own files.
 func TestLayersThatCannotBe(t *testing.T) {
 	for _, refuse := range []bool{true, false} {
 		t.Run(fmt.Sprint("refuse=", refuse), func(t *testing.T) {
@@ -189,7 +190,7 @@ func TestLayersThatCannotBe(t *testing.T) {
 	}
 }
 
-// A create that fails lets go of the layer.
+// A create that fails releases the layer.
 func TestLayerOfAFailedCreate(t *testing.T) {
 	b, d := share(t)
 	d.fail = errors.New("broken")
@@ -201,7 +202,8 @@ func TestLayerOfAFailedCreate(t *testing.T) {
 	}
 }
 
-// Copies that wait hold the layer as sandboxes do. A sandbox that is made from such a copy then holds it.
+// Copies that wait in the pool hold the layer as sandboxes do. A sandbox that is made from such a copy then holds the
+// layer.
 func TestLayersOfThePool(t *testing.T) {
 	b, d := share(t)
 	b.end(t)

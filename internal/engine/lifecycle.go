@@ -57,11 +57,11 @@ func (e *lifecycle) use(ctx context.Context, id string) (s *sandbox, agent *wire
 	return nil, nil, hutch.Errorf(hutch.Conflict, "the sandbox %q was not woken, because another call was about to destroy it: try again in a moment", id).Naming(hutch.AboutSandbox, id)
 }
 
-// errUnwoken ends a wake in favour of a caller that destroys the sandbox.
+// errUnwoken is the error of a wake that ended because another caller destroys the sandbox.
 var errUnwoken = errors.New("the sandbox is about to be destroyed")
 
-// wakeToUse wakes the sandbox and counts a use of it. The caller holds the lifecycle lock. If another caller destroys the
-// sandbox in any case, the error is errUnwoken.
+// wakeToUse wakes the sandbox and counts a use of it. The caller holds the lifecycle lock. If another caller is about
+// to destroy the sandbox with force, the error is errUnwoken.
 func (e *lifecycle) wakeToUse(ctx context.Context, s *sandbox) (*wire.Client, error) {
 	waking, stop := untilEnd(ctx, s, errUnwoken)
 	defer stop()
@@ -74,8 +74,8 @@ func (e *lifecycle) wakeToUse(ctx context.Context, s *sandbox) (*wire.Client, er
 	return s.BeginUse(), nil
 }
 
-// untilEnd returns a context for work with the lifecycle lock. When another caller destroys the sandbox in any case, it ends
-// with the cause. The work calls stop at its end.
+// untilEnd returns a context for work with the lifecycle lock. When another caller destroys the sandbox with force, the
+// context ends with the cause. The caller calls stop after its work.
 func untilEnd(ctx context.Context, s *sandbox, cause error) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.GiveWayToEnd(func() { cancel(cause) })
@@ -165,8 +165,8 @@ func (e *lifecycle) wake(ctx context.Context, s *sandbox) error {
 	return nil
 }
 
-// checkLoss returns an error the first time a lost sandbox is to wake, so that no
-// caller mistakes the empty sandbox for the old one.
+// checkLoss returns an error the first time a lost sandbox is about to wake, so that no caller mistakes the empty
+// sandbox for the old one.
 func (s *sandbox) checkLoss() error {
 	if told, reason := s.ReportLoss(); !told {
 		return hutch.Errorf(hutch.Conflict, "the sandbox %q is lost, with its files: %s. The next use starts it empty; or destroy it and create it from a snapshot", s.ID(), reason).Naming(hutch.AboutSandbox, s.ID())
@@ -174,7 +174,7 @@ func (s *sandbox) checkLoss() error {
 	return nil
 }
 
-// startEmpty starts a lost sandbox with no files.
+// startEmpty starts a lost sandbox without files.
 func (e *lifecycle) startEmpty(ctx context.Context, s *sandbox, d driver.Driver) error {
 	reason := s.Record().Sandbox.Reason
 	why := "started empty: " + strings.TrimPrefix(reason, "started empty: ")
@@ -220,7 +220,7 @@ func (e *lifecycle) due(s *sandbox) {
 	s.Rearm(now, err != nil)
 }
 
-// lockDue waits for the lifecycle lock of a sandbox that has reached a deadline. From the end of the lifetime on, no work
+// lockDue waits for the lifecycle lock of a sandbox that has reached a deadline. After the end of the lifetime, no work
 // of callers delays it.
 func (e *lifecycle) lockDue(s *sandbox) error {
 	for {
@@ -240,9 +240,9 @@ func (e *lifecycle) lockDue(s *sandbox) error {
 	}
 }
 
-// sleep puts an idle sandbox to sleep. It hibernates if how says so and the runtime can save memory; otherwise its
-// files are kept. A sandbox that should hibernate on a runtime that cannot save memory continues to run as long as it
-// has background processes, so that nothing is lost. The caller holds the lifecycle lock.
+// sleep puts an idle sandbox to sleep. The sandbox hibernates if how says so and the runtime can save memory;
+// otherwise its files are kept. A sandbox that should hibernate on a runtime that cannot save memory continues to run
+// as long as it has background processes, so that nothing is lost. The caller holds the lifecycle lock.
 func (e *lifecycle) sleep(s *sandbox, how hutch.IdleAction) error {
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
@@ -279,9 +279,9 @@ func (e *lifecycle) stop(ctx context.Context, s *sandbox, inst driver.Instance, 
 		return err
 	}
 	s.account(ctx, inst)
-	e.noteEnds(ctx, s, agent) // also what endProcesses has just ended
+	e.noteEnds(ctx, s, agent) // also the processes that endProcesses has just ended
 	if !s.Detach(nil, since) {
-		return e.saved.RemoveArchive(v.Key) // it was used meanwhile, so the saved files are outdated
+		return e.saved.RemoveArchive(v.Key) // the sandbox was used meanwhile, so the saved files are outdated
 	}
 	if err := s.CommitSleep(e.ctx, hutch.Stopped, "idle: files are kept, processes have ended"); err != nil {
 		e.attach(s, inst, agent)
@@ -296,8 +296,8 @@ func (e *lifecycle) stop(ctx context.Context, s *sandbox, inst driver.Instance, 
 // askToEnd is SIGTERM, which asks a process to end unless it has a stop signal of its own.
 const askToEnd = 15
 
-// endProcesses ends background processes: it asks them first, then kills them. A process with a stop signal of its own
-// has work to do at its end, and gets as long as Docker gives it: 10 s.
+// endProcesses ends background processes: it asks them to end, and then kills them. A process with a stop signal of its
+// own has work to do at its end, and has 10 s for it, as in Docker.
 func (e *lifecycle) endProcesses(agent *wire.Client, live []wire.Process) error {
 	grace := 3 * time.Second
 	if slices.ContainsFunc(live, func(p wire.Process) bool { return p.StopSignal != 0 }) {
@@ -345,7 +345,7 @@ func (e *lifecycle) watch(s *sandbox, inst driver.Instance) {
 	e.died(s, inst)
 }
 
-// died marks a sandbox whose instance has died, unless the engine ended it.
+// died marks a sandbox as failed when its instance has died, unless the engine ended the instance.
 func (e *lifecycle) died(s *sandbox, inst driver.Instance) {
 	if !s.RunsIn(inst) {
 		return
@@ -411,8 +411,8 @@ func (e *Engine) Destroy(ctx context.Context, id string, force bool) (hutch.Dest
 	return destruction(id), nil
 }
 
-// lockToDestroy takes the lifecycle lock. It cancels putting the sandbox to sleep, which would have no effect. With force, it
-// waits for no work of other callers.
+// lockToDestroy takes the lifecycle lock. It cancels a sleep in progress, because that sleep would be wasted. With
+// force, it does not wait for the work of other callers.
 func lockToDestroy(ctx context.Context, s *sandbox, force bool) error {
 	if force {
 		return s.LockToEnd(ctx)
@@ -421,7 +421,8 @@ func lockToDestroy(ctx context.Context, s *sandbox, force bool) error {
 	return s.Lock(ctx)
 }
 
-// saveAndDestroy destroys a sandbox, also one whose volumes cannot be saved. The caller holds the lifecycle lock.
+// saveAndDestroy saves the volumes of a sandbox and destroys it, even if they cannot be saved. The caller holds the
+// lifecycle lock.
 func (e *lifecycle) saveAndDestroy(ctx context.Context, s *sandbox, why string) error {
 	if err := e.volumes.lastSaveByForce(ctx, s); err != nil {
 		e.log.Error("a sandbox is destroyed with files of a volume that could not be saved", "sandbox", s.ID(), "why", why, "err", err)

@@ -9,7 +9,7 @@ import (
 	"hutch/internal/driver"
 )
 
-// checkLimits refuses more than this server gives a sandbox.
+// checkLimits refuses limits above the ceilings of this server.
 func (dr drafter) checkLimits(l hutch.Limits) error {
 	most := dr.opt.MaxLimits
 	return cmp.Or(within("cpu", "cores", l.CPU, most.CPU), within("memory", "MiB", l.Memory, most.Memory),
@@ -49,8 +49,8 @@ func within[N int | float64](limit, unit string, asked, most N) error {
 		limit, asked, unit, most, limit).With("limit", limit)
 }
 
-// fillLimits sets the limits that a request leaves out to the driver's defaults,
-// and to no more than this server gives.
+// fillLimits sets the limits that a request leaves out to the driver's defaults, but never above the ceilings of this
+// server.
 func fillLimits(l, most hutch.Limits, d driver.Defaults) hutch.Limits {
 	usual := d.Limits
 	fill(&l.CPU, usual.CPU, most.CPU)

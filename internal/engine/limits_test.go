@@ -10,8 +10,8 @@ import (
 	"hutch/internal/engine"
 )
 
-// No sandbox gets more than the server gives at most, and a request for nothing
-// gets what is usual, or that.
+// No sandbox gets limits above the server's ceilings. A request without limits gets the defaults, or the ceilings where
+// these are lower.
 func TestCeilings(t *testing.T) {
 	b := start(t, func(o *engine.Options) {
 		o.MaxLimits = hutch.Limits{CPU: 0.5, Memory: 256, Disk: 2048, PIDs: 100}
@@ -29,8 +29,8 @@ func TestCeilings(t *testing.T) {
 	}
 }
 
-// A type gives the limits that the request leaves out. The server's ceilings hold
-// over it, and the record names it, as that of a copy does.
+// An instance type sets the limits that a request leaves out. The server's ceilings apply to these limits too. The
+// record names the type, also in a copy of the sandbox.
 func TestInstanceTypes(t *testing.T) {
 	b := start(t, func(o *engine.Options) {
 		o.MaxLimits = hutch.Limits{Memory: 1 << 10, Disk: 1 << 20, PIDs: 100}

@@ -49,7 +49,8 @@ func listOf(ctx context.Context, agent *wire.Client) ([]hutch.Process, error) {
 	return processes(ctx, "a", all)
 }
 
-// A list that no honest agent makes costs the timeline no more than an honest one, and the newest ends are on it.
+// A list that no honest agent makes costs the timeline no more than an honest one, and the newest ends are on the
+// timeline.
 func TestLastEnded(t *testing.T) {
 	t.Parallel()
 	var all []wire.Process
@@ -64,8 +65,8 @@ func TestLastEnded(t *testing.T) {
 	}
 }
 
-// TestProcessListsCountAsMemory: a list of processes, whose length an agent chooses, counts towards the memory of the
-// caller for as long as its call is under way.
+// TestProcessListsCountAsMemory: a list of processes counts towards the memory of the caller for as long as its call is
+// in progress, because an agent chooses how long the list is.
 func TestProcessListsCountAsMemory(t *testing.T) {
 	t.Parallel()
 	one := `{"id":"p","status":"running","command":"` + strings.Repeat("x", 100) + `"}`

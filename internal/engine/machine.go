@@ -12,14 +12,15 @@ import (
 	"hutch/internal/travel"
 )
 
-// machine knows what this machine can wake: which memory its runtimes restore, and what saved state needs on a machine.
+// machine knows which saved state this machine can wake: the memory that its runtimes restore, and the requirements of
+// saved state.
 type machine struct {
 	drivers []driver.Driver
 	maker   *instance.Maker
 	resolve func(ctx context.Context, name string, pull hutch.PullPolicy) (string, error) // Options.Resolve; can be nil
 }
 
-// Machine describes this machine, to compare with the needs of images.
+// Machine describes this machine, for a comparison with the needs of images.
 func (mc machine) Machine(ctx context.Context) travel.Machine {
 	m := travel.Machine{Builds: map[string]string{}, Contracts: map[string]string{}, Host: travel.Host(), CPU: travel.CPU(), Snapshots: true, Claims: true}
 	for _, d := range mc.drivers {
@@ -53,7 +54,7 @@ func (mc machine) SendBuild(runtime, build string, w io.Writer) error {
 	return k.SendBuild(build, w)
 }
 
-// ReceiveBuild keeps the programs of a build that another machine sent. It refuses others.
+// ReceiveBuild keeps the programs of a build that another machine sent. It refuses programs of any other build.
 func (mc machine) ReceiveBuild(runtime, build string, r io.Reader) error {
 	k, err := mc.keeper(runtime)
 	if err != nil {
@@ -74,8 +75,9 @@ func (mc machine) keeper(runtime string) (driver.Keeper, error) {
 	return k, nil
 }
 
-// needs returns the requirements of a saved sandbox on a machine, without its build. folder says that it is saved as a
-// folder, and memory that its memory is in that folder. The error says why it cannot leave this machine.
+// needs returns the requirements that a saved sandbox has of a machine, without its build. folder reports that it is
+// saved as a folder, and memory that its memory is in that folder. The error is the reason why it cannot leave this
+// machine.
 func (mc machine) needs(rec store.Record, folder, memory bool) (n travel.Needs, err error) {
 	v := rec.Sandbox
 	if len(v.Volumes) > 0 {

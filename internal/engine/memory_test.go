@@ -23,7 +23,7 @@ func TestMemoryShort(t *testing.T) {
 	b.run(t, "sleeps", "echo kept > file")
 	b.until(t, "sleeps", hutch.Stopped)
 	short.Store(true)
-	<-time.After(100 * time.Millisecond) // the result of a look is used again for a moment
+	<-time.After(100 * time.Millisecond) // a measurement is reused for a moment
 	_, err := b.Create(t.Context(), hutch.CreateRequest{ID: "new"})
 	wantShort(t, err)
 	_, err = b.Exec(t.Context(), "sleeps", hutch.ExecRequest{Command: "true"}, nil)
@@ -39,8 +39,7 @@ func TestMemoryShort(t *testing.T) {
 	}
 }
 
-// An instance that the kernel ends while it is created, for lack of memory, is not a fault of
-// the runtime.
+// An instance that the kernel kills for lack of memory while it is created is not a fault of the runtime.
 func TestKilledForWantOfMemory(t *testing.T) {
 	var kills atomic.Int32
 	b := start(t, func(o *engine.Options) { o.Memory.Kills = func() int { return int(kills.Load()) } })
@@ -54,8 +53,8 @@ func TestKilledForWantOfMemory(t *testing.T) {
 	wantShort(t, err)
 }
 
-// While programs make no progress for lack of memory, the sandbox that uses the most is stopped, one each time. It
-// keeps its files, its command ends with the cause, and the others continue.
+// While programs make no progress for lack of memory, the engine stops the sandbox that uses the most, one sandbox
+// each time. The stopped sandbox keeps its files, its command ends with the cause, and the others continue.
 func TestStoppedForShortage(t *testing.T) {
 	var stalls atomic.Int32
 	b := start(t, func(o *engine.Options) { o.Memory.Stalls = func() bool { return stalls.Add(-1) >= 0 } })

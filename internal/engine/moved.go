@@ -8,8 +8,8 @@ import (
 	"hutch/internal/box"
 )
 
-// moved has the names of sandboxes that are new, gone, or have another status or health, while a caller reads them. The
-// callers of note hold locks, so note never waits.
+// moved collects the names of sandboxes that are new, gone, or have a new status or health, while a caller reads the
+// names. The callers of note hold locks, so note never waits.
 type moved struct {
 	some chan struct{} // signalled when there are names
 

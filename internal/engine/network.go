@@ -13,7 +13,7 @@ import (
 	"hutch/internal/store"
 )
 
-// Gateway decides what a sandbox reaches.
+// Gateway decides what a sandbox can reach.
 type Gateway = box.Gateway
 
 // Exit describes the sandbox for which a gateway is made.
@@ -27,12 +27,12 @@ type Exit struct {
 
 // networks are the host's ends of the sandboxes' networks.
 type networks struct {
-	open   func(Exit) (Gateway, error) // nil where sandboxes have no gateways
+	open   func(Exit) (Gateway, error) // nil if sandboxes have no gateways
 	log    *slog.Logger
 	hidden hiddenNetworks
 }
 
-// gateway returns the gateway of a sandbox; nil where sandboxes have no gateways.
+// gateway returns the gateway of a sandbox; nil if sandboxes have no gateways.
 func (n networks) gateway(s *sandbox) (Gateway, error) {
 	if n.open == nil {
 		return nil, nil
@@ -48,7 +48,7 @@ func (n networks) gateway(s *sandbox) (Gateway, error) {
 }
 
 // connect connects the network of an instance to the gateway of the sandbox, until disconnect is called. Packets that
-// programs sent before connect wait until it is called.
+// programs send before the call of connect wait for it.
 func (n networks) connect(s *sandbox, inst driver.Instance) (disconnect func()) {
 	stack, err := n.start(s, inst)
 	s.NoteNetwork(err)
@@ -120,7 +120,7 @@ func (e *Engine) SetNetwork(ctx context.Context, id string, n hutch.Network) (hu
 	return state, err
 }
 
-// set changes what a sandbox can reach, on disk first.
+// set changes what a sandbox can reach, first in the record on disk.
 func (n networks) set(ctx context.Context, s *sandbox, to hutch.Network) error {
 	g, err := n.gateway(s)
 	if err != nil {

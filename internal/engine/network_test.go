@@ -13,7 +13,7 @@ import (
 	"hutch/internal/netstack"
 )
 
-// exits are the ways out that an engine had made. Engines make them beside each other.
+// exits are the gateways that an engine has made. Engines make gateways in parallel.
 type exits struct {
 	mu   sync.Mutex
 	made map[string]engine.Exit
@@ -29,22 +29,21 @@ func (x *exits) make(e engine.Exit) (engine.Gateway, error) {
 	return &way{sent: e.Traffic.Sent + 1000}, nil
 }
 
-// of gives a sandbox's way out.
+// of returns the arguments of a sandbox's gateway.
 func (x *exits) of(id string) engine.Exit {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.made[id]
 }
 
-// forget is for a server that starts again.
+// forget forgets all gateways, for a server that starts again.
 func (x *exits) forget() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	clear(x.made)
 }
 
-// way is a way out that leads nowhere, and has sent a little more than those
-// before it.
+// way is a gateway that leads nowhere. Each gateway has sent a little more than the gateways before it.
 type way struct {
 	netstack.Handler
 	sent int64
@@ -57,7 +56,7 @@ func (*way) Connections(context.Context, hutch.ConnectionQuery) hutch.Connection
 	return hutch.ConnectionLog{}
 }
 
-// TestSecretsASandboxAskedFor: the gateway knows the secrets that its sandbox asked for, also after a restart.
+// TestSecretsASandboxAskedFor: the gateway knows the secrets that its sandbox requested, also after a restart.
 func TestSecretsASandboxAskedFor(t *testing.T) {
 	var made exits
 	b := start(t, func(o *engine.Options) {
@@ -95,7 +94,7 @@ func TestSecretsASandboxAskedFor(t *testing.T) {
 	expect("ASKED", "MADE")
 }
 
-// TestLinksAreToWhatTheOwnerHas, and to no other owner's.
+// TestLinksAreToWhatTheOwnerHas: a sandbox can have links to sandboxes of its owner, but not to those of another owner.
 func TestLinksAreToWhatTheOwnerHas(t *testing.T) {
 	b := start(t, nil)
 	ann, bob := caller.WithOwner(t.Context(), caller.Owner{ID: "ann"}), caller.WithOwner(t.Context(), caller.Owner{ID: "bob"})
@@ -124,7 +123,7 @@ func TestLinksAreToWhatTheOwnerHas(t *testing.T) {
 	}
 }
 
-// A copy has its first's network, but no more than its owner may now.
+// A copy has the network of its original, but no more than the ceiling of its owner allows now.
 func TestNetworkCeilingOfCopies(t *testing.T) {
 	b := start(t, nil)
 	ann := func(most *hutch.Network) context.Context {

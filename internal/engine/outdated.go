@@ -10,11 +10,11 @@ import (
 	"hutch/internal/saved"
 )
 
-// A sandbox whose agent is from another version of Hutch cannot be used. At the start of the daemon it is stopped with
-// its files, as after an idle time. If that fails, it continues to run, unused, until that other version stops it: an
-// upgrade removes nothing.
+// A sandbox whose agent is from another version of Hutch cannot be used. When the daemon starts, it stops such a
+// sandbox and keeps its files, as after an idle time. If that fails, the sandbox continues to run, unused, until the
+// other version of Hutch stops it: an upgrade removes nothing.
 
-// stoppedOutdated is why a sandbox was stopped that another version of Hutch started.
+// stoppedOutdated is the reason of a sandbox that was stopped because another version of Hutch had started it.
 const stoppedOutdated = "it was started by another version of Hutch, whose agent this server cannot use: its files are kept, its processes have ended; the next use starts it again"
 
 // stopOutdated stops a sandbox without its agent. No other caller uses it yet.

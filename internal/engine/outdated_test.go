@@ -12,8 +12,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// earlier speaks as the agent of an earlier version does: it wants the token in the
-// hello, which this version never sends.
+// earlier is an agent of an earlier version: it wants the token in the hello, which this version never sends.
 func earlier(_ string, c net.Conn) {
 	defer c.Close()
 	if _, _, err := wire.NewReader(c, wire.MaxRequest).Next(); err == nil {
@@ -61,7 +60,7 @@ func TestUpgradeThatCannotKeepFilesRemovesNothing(t *testing.T) {
 	}
 }
 
-// untimed is a connection to an agent that keeps no times of output, as those of earlier versions.
+// untimed is a connection to an agent that keeps no times of output, like those of earlier versions.
 type untimed struct {
 	net.Conn
 	frames *wire.Reader
@@ -81,8 +80,8 @@ func (u *untimed) Read(b []byte) (int, error) {
 	return u.rest.Read(b)
 }
 
-// A process that an earlier version started has no times of its output: a request for them is refused, and says what to
-// do. The output itself can be read.
+// A process that an earlier version started has no times of its output: a request for them is refused, and the error
+// says what to do. The output itself can be read.
 func TestNoTimesOfAnEarlierAgent(t *testing.T) {
 	b := start(t, nil)
 	b.driver.Break(fake.Faults{Through: func(_ string, c net.Conn) net.Conn {

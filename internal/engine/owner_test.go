@@ -27,7 +27,7 @@ func (b *bench) runAs(t *testing.T, owner, id, command string) string {
 	return string(res.Stdout) + string(res.Stderr)
 }
 
-// The same id of two owners is two sandboxes, also after a restart and sleep.
+// Two owners can use the same id for two sandboxes, also after a restart and sleep.
 func TestOwnersShareNoIDs(t *testing.T) {
 	b := start(t, nil)
 	owners := []string{"", "ada", "bob"}
@@ -74,7 +74,7 @@ func TestOwnersShareNoIDs(t *testing.T) {
 	b.runAs(t, "ada", "hers", "true")
 }
 
-// A sandbox of another owner is answered like one that never existed.
+// A sandbox of another owner is reported in the same way as one that never existed.
 func TestAnothersSandboxIsNotFound(t *testing.T) {
 	b := start(t, nil)
 	exec := func(owner string) error {
@@ -143,8 +143,8 @@ func TestSandboxesThatSleepCount(t *testing.T) {
 	}
 }
 
-// Only their owner can use snapshots, unless they are shared: then every owner can start sandboxes from them, but only
-// the owner can delete them.
+// Only their owner can use snapshots, unless they are shared. Every owner can start sandboxes from a shared snapshot,
+// but only its owner can delete it.
 func TestSnapshotsOfAnOwner(t *testing.T) {
 	b := start(t, nil)
 	sb, err := b.Create(as(t, "ada"), hutch.CreateRequest{})
@@ -169,7 +169,7 @@ func TestSnapshotsOfAnOwner(t *testing.T) {
 	if err := b.DeleteSnapshot(bob, "shared"); !errors.Is(err, hutch.Denied) {
 		t.Errorf("bob deletes what is shared: %v", err)
 	}
-	if err := b.DeleteSnapshot(bob, "own"); err != nil { // as if it never was
+	if err := b.DeleteSnapshot(bob, "own"); err != nil { // the same as for an unknown id
 		t.Errorf("bob deletes ada's: %v", err)
 	}
 	if list, err := b.Snapshots(as(t, "ada")); len(list) != 2 || err != nil {
@@ -177,7 +177,7 @@ func TestSnapshotsOfAnOwner(t *testing.T) {
 	}
 }
 
-// A brief list asks no agent, so it does not contain what runs inside.
+// A brief list asks no agent, so it does not contain data from inside the sandboxes.
 func TestBriefListAsksNoAgent(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "busy"})

@@ -46,11 +46,11 @@ func (e *lifecycle) quiesce(ctx context.Context, id string, do func(s *sandbox, 
 	}
 }
 
-// waitForPause waits before the next look whether a sandbox is in use. Its error is that of ctx.
+// waitForPause waits before the next check whether a sandbox is in use. Its error is that of ctx.
 func waitForPause(ctx context.Context) error { return delay.Wait(ctx, 5*time.Millisecond) }
 
-// afterQuiesce returns the error to report after an operation on a detached sandbox. A failure of the runtime is
-// Unavailable, because the next try can succeed.
+// afterQuiesce returns the error to report after an operation on a detached sandbox. A failure of the runtime
+// becomes Unavailable, because the next try can succeed.
 func (e *lifecycle) afterQuiesce(s *sandbox, inst driver.Instance, err error) error {
 	e.checkAlive(s, inst)
 	if _, told := errors.AsType[*hutch.Error](err); err == nil || told || errors.Is(err, context.Canceled) {
@@ -104,7 +104,7 @@ func (e *Engine) Resume(ctx context.Context, id string) (hutch.Sandbox, error) {
 	return e.look(ctx, s), nil
 }
 
-// unpause resumes a paused sandbox, whose lifecycle lock the caller holds. For any other sandbox it does nothing.
+// unpause resumes a paused sandbox. For any other sandbox it does nothing. The caller holds the lifecycle lock.
 func (e *lifecycle) unpause(ctx context.Context, s *sandbox) error {
 	inst, agent := s.Paused()
 	if agent == nil {

@@ -14,17 +14,18 @@ import (
 	"hutch/internal/wire"
 )
 
-// Pool says how many instances are kept ready for new sandboxes. Their number
-// follows demand (package pool); the zero Pool keeps none.
+// Pool configures how many instances are kept ready for new sandboxes. Their number follows demand (see package pool);
+// the zero Pool keeps no instances ready.
 type Pool struct {
 	Max int // most instances, of all kinds together
-	Min int // fewest instances of the default kind, kept even without requests; other kinds cannot take their places
-	// Room is how many bytes the instances that start from a snapshot can take together, by the size of the snapshot.
+	Min int // fewest instances of the default kind, kept even without demand; other kinds do not displace them
+	// Room limits the total size of the instances that start from a snapshot, in bytes. The size of an instance is that
+	// of its snapshot.
 	Room int64
 	// Warm are the interpreters that wait in each instance, for the first context of its language. An instance that
-	// starts from a snapshot has those of the snapshot.
+	// starts from a snapshot has the interpreters of the snapshot.
 	Warm []Warm
-	// Short reports whether memory is short; then none are kept. It can be nil.
+	// Short reports whether memory is short; then no instances are kept ready. It can be nil.
 	Short func() bool
 }
 
@@ -50,7 +51,7 @@ func instanceOptions(opt Options, uses *atomic.Int32) instance.Options {
 	return made
 }
 
-// least returns how many instances the pool keeps ready even when no caller asks: of the kind that a sandbox with
+// least returns how many instances the pool keeps ready even without demand. They are of the kind that a sandbox with
 // default settings needs.
 func least(opt Options) map[pool.Kind]int {
 	if len(opt.Drivers) == 0 || opt.Pool.Max == 0 {
@@ -70,7 +71,7 @@ var _ hutch.Pools = (*Engine)(nil)
 // Pool implements hutch.Pools.
 func (e *Engine) Pool(context.Context) (hutch.PoolState, error) { return e.PoolState(), nil }
 
-// PoolState reports the instances that the pool has, and those that it still needs.
+// PoolState reports the instances that the pool has, and those that it has yet to make.
 func (e *Engine) PoolState() hutch.PoolState { return e.instances.PoolState() }
 
 // Warm is an interpreter with the modules that it has imported.

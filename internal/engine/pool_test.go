@@ -64,7 +64,7 @@ func TestPooledSandboxOutlivesTheEngine(t *testing.T) {
 	}
 }
 
-// Callers that race for the instances of the pool get one each.
+// Callers that race for the instances of the pool get one instance each.
 func TestPoolGivesToOneCallerOnly(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 8, Min: 8})
 	b.race(t, hutch.CreateRequest{})
@@ -86,7 +86,7 @@ func TestPoolGivesCopiesToOneCallerOnly(t *testing.T) {
 	}
 }
 
-// race has many create at once, and looks whether two got the same instance.
+// race makes many create calls at once, and checks that no two got the same instance.
 func (b *bench) race(t *testing.T, req hutch.CreateRequest) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -111,8 +111,8 @@ func (b *bench) race(t *testing.T, req hutch.CreateRequest) {
 	}
 }
 
-// A copy of a template takes long where that has many files: others get their
-// instances meanwhile, and not more than the pool may have.
+// A copy of a template with many files takes long. Other callers get their instances meanwhile, and the pool has no
+// more instances than its maximum.
 func TestPoolFillsBesideCopies(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 4, Min: 2, Room: 1 << 30})
 	snap := b.template(t, t.Context(), hutch.SnapshotRequest{})
@@ -145,7 +145,7 @@ func TestPoolFillsBesideCopies(t *testing.T) {
 	}
 }
 
-// While a create is under way, the pool is not filled.
+// While a create is in progress, the pool is not filled.
 func TestPoolMakesWay(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 4, Min: 2})
 	var slow atomic.Bool
@@ -160,7 +160,7 @@ func TestPoolMakesWay(t *testing.T) {
 		slow.Store(true)
 		defer slow.Store(false)
 		close(begun)
-		<-time.After(100 * time.Millisecond) // how long this driver takes
+		<-time.After(100 * time.Millisecond) // how long a start takes with this driver
 		return nil
 	}})
 	var cold sync.WaitGroup
@@ -170,7 +170,7 @@ func TestPoolMakesWay(t *testing.T) {
 		}
 	})
 	<-begun
-	b.create(t, hutch.CreateRequest{}) // leaves one ready
+	b.create(t, hutch.CreateRequest{}) // leaves one instance ready
 	cold.Wait()
 	b.ready(t, 2)
 	if s := b.PoolState(); s.Hits != 1 {
@@ -188,7 +188,7 @@ func TestPoolSkipsTheDead(t *testing.T) {
 		instances = append(instances, id)
 		return nil
 	}})
-	for i := range 3 { // so that some are wanted
+	for i := range 3 { // so that there is demand for instances
 		b.create(t, hutch.CreateRequest{ID: fmt.Sprint("first-", i)})
 	}
 	b.ready(t, 2)
@@ -206,7 +206,7 @@ func TestPoolSkipsTheDead(t *testing.T) {
 	b.ready(t, 2)
 }
 
-// An instance that cannot be used after all costs its sandbox time and nothing else.
+// An instance that turns out to be unusable only delays the start of its sandbox.
 func TestPoolOfNoUse(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 1, Min: 1})
 	var stale atomic.Bool
@@ -234,7 +234,7 @@ func TestPoolGivesWayToMemory(t *testing.T) {
 	var short atomic.Bool
 	b := pooled(t, engine.Pool{Max: 4, Min: 3, Short: short.Load})
 	short.Store(true)
-	b.create(t, hutch.CreateRequest{ID: "one"}) // the pool is looked at
+	b.create(t, hutch.CreateRequest{ID: "one"}) // the pool checks its instances
 	b.ready(t, 0)
 	short.Store(false)
 	b.create(t, hutch.CreateRequest{ID: "two"})
@@ -255,7 +255,7 @@ func TestPoolOnABrokenRuntime(t *testing.T) {
 	b.ready(t, 2)
 }
 
-// changing is an image that has another environment from some moment on.
+// changing is an image whose environment changes when stale is set.
 func changing(stale *atomic.Bool) func(context.Context, string) (image.Root, error) {
 	return func(context.Context, string) (image.Root, error) {
 		if stale.Load() {
@@ -266,10 +266,10 @@ func changing(stale *atomic.Bool) func(context.Context, string) (image.Root, err
 }
 
 // template makes a sandbox with a file, and a snapshot of it from which other sandboxes start. It creates two sandboxes
-// from the snapshot, so that the pool makes as many copies ready.
+// from the snapshot, so that the pool keeps two copies ready.
 func (b *bench) template(t *testing.T, ctx context.Context, req hutch.SnapshotRequest) hutch.Snapshot {
 	t.Helper()
-	sb, err := b.Create(ctx, hutch.CreateRequest{Limits: hutch.Limits{Memory: 700}}) // not of the pool, where the fake has no tar
+	sb, err := b.Create(ctx, hutch.CreateRequest{Limits: hutch.Limits{Memory: 700}}) // not from the pool, which has no tar here
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestPoolOfTemplates(t *testing.T) {
 	}
 }
 
-// Only owners that can use a snapshot get its copies. A copy belongs to the owner that asked for it.
+// Only owners that can use a snapshot get its copies. A copy belongs to the owner whose requests caused it.
 func TestPoolOfTemplatesKnowsOwners(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 8, Room: 1 << 30})
 	ada := caller.WithOwner(t.Context(), caller.Owner{ID: "ada"})
@@ -363,7 +363,7 @@ func TestPoolOfTemplatesIsBounded(t *testing.T) {
 	}
 	b.ready(t, 6)
 	short.Store(true)
-	b.create(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 1024}}) // the pool is looked at
+	b.create(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 1024}}) // the pool checks its instances
 	b.ready(t, 2)
 	if k := b.copies(t, snap.ID); k.Ready != 0 || !strings.Contains(k.Why, "short") {
 		t.Errorf("%+v", k)
@@ -372,7 +372,7 @@ func TestPoolOfTemplatesIsBounded(t *testing.T) {
 	b.ready(t, 0)
 }
 
-// Many creates of one kind leave space in the pool for the usual kind, and a kind that cannot be made delays no caller.
+// Many creates of one kind leave slots in the pool for the usual kind. A kind that cannot be made delays no caller.
 func TestPoolIsShared(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 4, Min: 2, Room: 1 << 30})
 	for range 6 {
@@ -386,8 +386,8 @@ func TestPoolIsShared(t *testing.T) {
 	}
 }
 
-// TestPoolIsFilledWhileStartsHang: a sandbox that takes for ever to be made does not keep the pool empty for all others,
-// and as many as the server makes at once do not keep other owners from making theirs.
+// TestPoolIsFilledWhileStartsHang: sandboxes whose start never ends do not keep the pool empty for all others. Even if
+// they are as many as the server starts at once, other owners can start theirs.
 func TestPoolIsFilledWhileStartsHang(t *testing.T) {
 	b := pooled(t, engine.Pool{Max: 1, Min: 1})
 	hangs, release := make(chan struct{}, 100), make(chan struct{})
@@ -409,7 +409,7 @@ func TestPoolIsFilledWhileStartsHang(t *testing.T) {
 	for range 2 * runtime.NumCPU() {
 		<-hangs
 	}
-	b.create(t, hutch.CreateRequest{}) // of the pool
+	b.create(t, hutch.CreateRequest{}) // from the pool
 	bob := caller.WithOwner(t.Context(), caller.Owner{ID: "bob"})
 	if _, err := b.Create(bob, hutch.CreateRequest{Limits: hutch.Limits{Memory: 1024}}); err != nil {
 		t.Error(err)

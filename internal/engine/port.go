@@ -15,7 +15,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// ports are the verbs of the servers in sandboxes.
+// ports are the verbs of servers in sandboxes.
 type ports struct{ life *lifecycle }
 
 // Preview implements hutch.Previews.
@@ -51,8 +51,7 @@ func (ps ports) Unexpose(ctx context.Context, id string, port int) error {
 	return ps.life.hold(ctx, id, func(s *sandbox) error { return ps.life.exposed.Unexpose(s.portHolder(ctx), port) })
 }
 
-// portHolder shows a sandbox, whose lifecycle lock is held, to the table of exposed
-// ports.
+// portHolder describes a sandbox to the table of exposed ports. The caller holds the lifecycle lock of the sandbox.
 func (s *sandbox) portHolder(ctx context.Context) exposure.Holder {
 	return exposure.Holder{
 		Owner: s.Owner(), Sandbox: s.ID(), Ports: s.Record().Ports,
@@ -130,12 +129,12 @@ func (ps ports) DialPort(ctx context.Context, id string, port int) (net.Conn, er
 }
 
 const (
-	maxServers = 512                    // connections with the servers of a sandbox
+	maxServers = 512                    // most connections with the servers of a sandbox
 	direct     = 500 * time.Millisecond // time limit of a connection without the agent's help
 )
 
-// dial connects to a server in the sandbox. Where the runtime can, the connection bypasses the agent, which saves two
-// copies of each byte.
+// dial connects to a server in the sandbox. If the runtime supports it, the connection bypasses the agent, which
+// saves two copies of each byte.
 func (s *sandbox) dial(ctx context.Context, agent *wire.Client, port int) (*wire.PortConn, error) {
 	if connector, ok := driver.As[driver.Connector](s.Instance()); ok {
 		ctx, cancel := context.WithTimeout(ctx, direct)
@@ -147,7 +146,7 @@ func (s *sandbox) dial(ctx context.Context, agent *wire.Client, port int) (*wire
 	return agent.Dial(ctx, port)
 }
 
-// dialError says why a connection could not be made.
+// dialError returns the error that explains why a connection could not be made.
 func (ps ports) dialError(ctx context.Context, s *sandbox, agent *wire.Client, port int, err error) error {
 	if !errors.Is(err, hutch.NotFound) {
 		return ps.life.diagnose(ctx, s, agent, err)
@@ -156,7 +155,7 @@ func (ps ports) dialError(ctx context.Context, s *sandbox, agent *wire.Client, p
 		Because(err).Naming(hutch.AboutSandbox, s.ID()).Naming(hutch.AboutPort, port)
 }
 
-// portConn is a connection that is a use of its sandbox.
+// portConn is a connection that counts as a use of its sandbox.
 type portConn struct {
 	*wire.PortConn
 	done func()
@@ -167,8 +166,8 @@ func (c *portConn) Close() error {
 	return c.PortConn.Close()
 }
 
-// lookEvery is how often the engine asks which ports have servers, while a client
-// follows them.
+// lookEvery is how often the engine asks which ports have servers, while a client watches the
+// ports.
 const lookEvery = 500 * time.Millisecond
 
 // WatchPorts implements hutch.Ports.
@@ -197,7 +196,7 @@ func (ps ports) WatchPorts(ctx context.Context, id string, out func(hutch.PortEv
 	}
 }
 
-// reportPorts reports the ports that opened and closed between two looks.
+// reportPorts reports the ports that opened and closed between two checks.
 func (ps ports) reportPorts(s *sandbox, before, now []int, out func(hutch.PortEvent) error) error {
 	for _, p := range before {
 		if !slices.Contains(now, p) {

@@ -33,14 +33,15 @@ func (l *lastOutput) tee(out func(hutch.Output) error) func(hutch.Output) error 
 	}
 }
 
-// says reports whether the output ends with a text, in lower case.
+// says reports whether the output contains a text. The text is in lower case.
 func (l *lastOutput) says(text string) bool {
 	return bytes.Contains(bytes.ToLower(l[0]), []byte(text)) || bytes.Contains(bytes.ToLower(l[1]), []byte(text))
 }
 
 // reached names the limit that made a command fail without killing it, or returns "". No runtime reports which command
-// reached a limit, so the command's own output decides: it must say that it failed for this reason. For the disk, the
-// disk must be full, too. A program can claim this without need, but only in its own result.
+// reached a limit, so the command's own output decides: it must say that it failed for this reason. For the disk
+// limit, the disk must also be full. A program can print this without having reached the limit, but that affects only
+// its own result.
 func (s *sandbox) reached(ctx context.Context, words *lastOutput) string {
 	if (words.says("no space left on device") || words.says("enospc")) && s.isDiskFull(ctx) {
 		return "disk"

@@ -7,7 +7,7 @@ import (
 	"hutch"
 )
 
-// TestLastOutput: whatever the pieces of the output, the end of each stream is kept, and no more than that.
+// TestLastOutput: however the output is divided into pieces, exactly the end of each stream is kept.
 func TestLastOutput(t *testing.T) {
 	for _, size := range []int{1, 7, maxLastOutput - 1, maxLastOutput, maxLastOutput + 1, 10 * maxLastOutput} {
 		var l lastOutput

@@ -14,7 +14,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// lookTime limits how long a record waits for a sandbox's own data.
+// lookTime limits how long a record waits for data from inside the sandbox.
 const lookTime = 2 * time.Second
 
 // Sandbox implements hutch.Service.
@@ -50,7 +50,7 @@ func recordsOf(all []*sandbox) []hutch.Sandbox {
 	return list
 }
 
-// visit calls do for several sandboxes at once. Those that do not answer do not delay the rest.
+// visit calls do for several sandboxes at once. Sandboxes that do not answer do not delay the others.
 func visit[T any](all []T, do func(i int, one T)) {
 	var round sync.WaitGroup
 	slots := make(slots, 16)
@@ -64,11 +64,11 @@ func visit[T any](all []T, do func(i int, one T)) {
 	round.Wait()
 }
 
-// slowVisit is how long a visit takes at most if it does not wait for an agent.
+// slowVisit is the longest time of a visit that does not wait for an agent.
 const slowVisit = 250 * time.Millisecond
 
-// slots limit how many tasks work at once. A slow task does not count: it does not work but waits for a sandbox, which
-// can be hostile.
+// slots limit how many tasks work at once. A slow task does not count, because it only waits for a sandbox, which can
+// be hostile.
 type slots chan struct{}
 
 // take waits for a slot. The caller calls end after its task.
@@ -82,7 +82,7 @@ func (s slots) take(slow time.Duration) (end func()) {
 	}
 }
 
-// look returns the record of a sandbox with the data of its instance and its agent.
+// look returns the record of a sandbox, with data from its instance and its agent.
 func (e *lifecycle) look(ctx context.Context, s *sandbox) hutch.Sandbox {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -149,7 +149,8 @@ func entries[T any](ctx context.Context, e *lifecycle, id string, asleep func(*s
 	return awake(ctx, s, agent)
 }
 
-// listProcesses lists the background processes of a sandbox that is awake, and reports those that have ended to its timeline.
+// listProcesses lists the background processes of a sandbox that is awake, and reports ended processes to the timeline
+// of the sandbox.
 func (e *lifecycle) listProcesses(ctx context.Context, s *sandbox, agent *wire.Client) ([]hutch.Process, error) {
 	all, err := agent.List(ctx)
 	if err != nil {
@@ -173,7 +174,7 @@ func processes(ctx context.Context, id string, all []wire.Process) ([]hutch.Proc
 	return ps, nil
 }
 
-// smallList is how many bytes of processes are not counted as memory of the caller.
+// smallList is the size of a process list, in bytes, up to which it does not count as memory of the caller.
 const smallList = 128 << 10
 
 // costOf returns the memory that processes take, in bytes. An agent chooses their number and texts.
@@ -189,8 +190,8 @@ func costOf(all []wire.Process) int {
 	return cost
 }
 
-// process returns the agent's record of a process as we show it. The agent is not believed: text is bounded and valid,
-// numbers are in range.
+// process returns the agent's record of a process as callers see it. The agent is not trusted: texts are made valid and
+// cut to a maximum length, and numbers are brought into range.
 func process(id string, p wire.Process) hutch.Process {
 	v := hutch.Process{
 		ID: clean(p.ID, hutch.MaxID), SandboxID: id, Name: clean(p.Name, hutch.MaxID), Command: clean(p.Command, 4096),

@@ -41,7 +41,7 @@ func (e *lifecycle) recover(ctx context.Context) error {
 	failed := make(chan error, len(records))
 	for _, rec := range records {
 		rec.Sandbox = onThisClock(rec.Sandbox, time.Now())
-		if a := arrivals[rec.Key]; !a.Checkpoint.IsZero() && !rec.Sandbox.Status.Sleeps() { // the record is the one of the node where it ran
+		if a := arrivals[rec.Key]; !a.Checkpoint.IsZero() && !rec.Sandbox.Status.Sleeps() { // the record is from the node where it ran
 			rec = asCheckpoint(rec, a.Checkpoint)
 		}
 		s := e.newSandbox(rec)
@@ -90,8 +90,8 @@ func (e *lifecycle) recover(ctx context.Context) error {
 	return nil
 }
 
-// recoverArrived completes the arrival of a sandbox that the store has on this machine. The note is removed last: without
-// it, the sandbox would be taken for one that ran here.
+// recoverArrived completes the arrival of a sandbox that the store has assigned to this machine. It removes the note
+// last: without the note, the next start would treat the sandbox as one that ran here.
 func (e *lifecycle) recoverArrived(ctx context.Context, s *sandbox) error {
 	if err := s.Save(ctx); err != nil {
 		return fmt.Errorf("write that sandbox %s came from another node: %w", s.ID(), err)
@@ -100,8 +100,8 @@ func (e *lifecycle) recoverArrived(ctx context.Context, s *sandbox) error {
 	return e.saved.ForgetArrival(s.Key())
 }
 
-// recoverAsleep finds the files of a sandbox that sleeps. There are no files if the machine
-// lost its power while the sandbox ran: then the record is older than the disk.
+// recoverAsleep finds the files of a sandbox that sleeps. There are no files if the machine lost
+// its power while the sandbox ran: then the record is older than the state of the disk.
 func (e *lifecycle) recoverAsleep(ctx context.Context, s *sandbox) error {
 	status := s.Status()
 	if !status.Sleeps() {
@@ -130,7 +130,8 @@ func (e *lifecycle) markLost(ctx context.Context, s *sandbox, reason string) err
 	e.happened(e.ctx, s, "Failed", reason)
 	err := s.Save(ctx)
 	if err == nil && e.opt.Restored && e.opt.Store != nil {
-		// The caller removes the mark of a restored folder next: on the disk, the handle must be gone before the mark.
+		// The caller removes the mark of a restored folder next. The handle must be removed from the disk before the
+		// mark.
 		err = e.opt.Store.Keep(ctx, s.Record())
 	}
 	if err == nil {
@@ -182,7 +183,7 @@ func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) error {
 	}
 	if err != nil {
 		e.log.Warn("recover", "sandbox", s.ID(), "err", err, "cause", hutch.AsError(err).Cause)
-		if e.saved.HasMemory(s.Key()) { // the machine went down after it was saved and before the record said that it sleeps
+		if e.saved.HasMemory(s.Key()) { // the machine went down between the save and the record
 			return s.CommitSleep(ctx, hutch.Hibernated, "it continues from its saved memory: the machine went down")
 		}
 		return e.markLost(ctx, s, lostWhileDown)
@@ -196,8 +197,9 @@ func (e *lifecycle) recoverRunning(ctx context.Context, s *sandbox) error {
 	return nil
 }
 
-// recoverRestored makes a sandbox sleep that was awake when the backup was made, with its copy in the backup. It never looks at
-// the sandbox's instance: the handle of the record leads to the instance of the original installation, which can still run.
+// recoverRestored handles a sandbox that was awake when the backup was made: it makes the sandbox sleep with its copy
+// in the backup. It never looks at the sandbox's instance: the handle of the record leads to the instance of the
+// original installation, which can still run.
 func (e *lifecycle) recoverRestored(ctx context.Context, s *sandbox) error {
 	var status hutch.Status
 	switch {
@@ -217,8 +219,8 @@ func (e *lifecycle) recoverRestored(ctx context.Context, s *sandbox) error {
 	return s.CommitSleep(ctx, status, "it was awake when the backup was made, and continues from its copy there")
 }
 
-// rejoin recovers the instance of rec, also if its agent does not answer yet: the sandbox
-// is lost only if the instance is dead. With [wire.ErrOutdated] the instance is returned, too.
+// rejoin recovers the instance of rec, even if its agent does not answer yet: the sandbox is lost
+// only if the instance is dead. With [wire.ErrOutdated] the instance is returned, too.
 func (e *lifecycle) rejoin(ctx context.Context, rec store.Record) (driver.Instance, *wire.Client, hutch.Health, error) {
 	d, err := e.instances.Driver(rec.Sandbox.Runtime)
 	if err != nil {
@@ -248,9 +250,9 @@ func (e *lifecycle) rejoin(ctx context.Context, rec store.Record) (driver.Instan
 // rejoinTime is how long a start waits for the agents of the sandboxes it finds.
 const rejoinTime = 5 * time.Second
 
-// sweep removes state that belongs to no sandbox.
+// sweep removes state and instances that belong to no sandbox.
 func (e *lifecycle) sweep(ctx context.Context, byKey map[string]*sandbox) error {
-	runtimes := map[string]string{} // of living instances, by their ids
+	runtimes := map[string]string{} // runtimes of living instances, by the ids of the instances
 	for _, s := range byKey {
 		if inst := s.Instance(); inst != nil {
 			runtimes[inst.ID()] = s.Record().Sandbox.Runtime
@@ -273,8 +275,8 @@ func (e *lifecycle) sweep(ctx context.Context, byKey map[string]*sandbox) error 
 	})
 }
 
-// retainBuilds removes kept programs that no saved memory on this machine needs. The memory of sandboxes whose arrival is
-// undecided counts, too.
+// retainBuilds removes kept programs that no saved memory on this machine needs. It also keeps the programs for
+// sandboxes whose arrival is undecided.
 func (e *lifecycle) retainBuilds() error {
 	arrivals, err := e.saved.Arrivals()
 	if err != nil {
@@ -312,7 +314,7 @@ func (e *lifecycle) retainBuilds() error {
 	return nil
 }
 
-// relocateAll adapts what a backup of another folder or another machine has of sandboxes and snapshots. A sandbox or
+// relocateAll adapts the sandboxes and snapshots from a backup of another folder or another machine. A sandbox or
 // snapshot that cannot be adapted keeps its files, and its next use reports the problem.
 func (e *lifecycle) relocateAll(ctx context.Context) {
 	failed := func(kind, id string, err error) {

@@ -16,7 +16,8 @@ import (
 	"hutch/internal/store"
 )
 
-// restoredDriver is the driver of a restored server on the machine of the original server: a handle leads to the original's instance.
+// restoredDriver is the driver of a restored server on the machine of the original server. There, a handle leads to the
+// instance of the original.
 type restoredDriver struct {
 	*fake.Driver
 	original *fake.Driver
@@ -29,7 +30,8 @@ func (d restoredDriver) Recover(ctx context.Context, id string, h driver.Handle)
 	return d.original.Recover(ctx, id, h)
 }
 
-// restoreBeside makes the options of a server that is restored beside a running one: its records, and the copies of its sandboxes.
+// restoreBeside makes the options of a restored server that runs beside the original server, with the records and the
+// copies of the original's sandboxes.
 func (b *bench) restoreBeside(t *testing.T) engine.Options {
 	t.Helper()
 	dir := t.TempDir()
@@ -99,8 +101,8 @@ func TestRestoredBesideTheOriginal(t *testing.T) {
 	}
 }
 
-// A start on a restored folder that cannot write its records fails, and keeps the copies: otherwise the mark of the folder would be removed,
-// and the next start would follow the handles.
+// A start on a restored folder fails if it cannot write its records, and keeps the copies. Otherwise the mark of the
+// folder would be removed, and the next start would use the handles.
 func TestRestoredThatCannotWrite(t *testing.T) {
 	b := start(t, nil)
 	for _, id := range []string{"kept", "lost"} {

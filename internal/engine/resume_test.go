@@ -13,7 +13,7 @@ import (
 
 var errLeft = errors.New("the reader left")
 
-// drop starts a resumable command, and leaves when it has printed something.
+// drop starts a resumable command, and disconnects when the command has printed something.
 func (b *bench) drop(t *testing.T, command string) (exec string, err error) {
 	t.Helper()
 	_, err = b.Exec(t.Context(), "a", hutch.ExecRequest{Command: command, Resumable: true, Started: func(id string) { exec = id }},
@@ -21,8 +21,8 @@ func (b *bench) drop(t *testing.T, command string) (exec string, err error) {
 	return exec, err
 }
 
-// A command that no caller resumes is killed after the grace, and forgotten; one
-// that has ended is forgotten.
+// A running command that no caller resumes is killed after the grace period, and forgotten. A command that has ended is
+// only forgotten.
 func TestNobodyResumes(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.ExecGrace = 300 * time.Millisecond })
 	b.create(t, hutch.CreateRequest{ID: "a"})
@@ -31,7 +31,7 @@ func TestNobodyResumes(t *testing.T) {
 		if !errors.Is(err, errLeft) {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second) // a look would begin the grace again
+		time.Sleep(time.Second) // a request would restart the grace period
 		if _, err := b.ResumeExec(t.Context(), "a", exec, 0, nil); !errors.Is(err, hutch.NotFound) {
 			t.Errorf("%s: resumed after the grace: %v", command, err)
 		}
@@ -50,7 +50,7 @@ func TestNobodyResumes(t *testing.T) {
 	}
 }
 
-// The number of resumable commands of a sandbox is bounded; those that have ended are removed for new ones.
+// The number of resumable commands of a sandbox is bounded; ended commands are removed when new ones need their slots.
 func TestResumableCommandsAreBounded(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a"})
@@ -94,7 +94,7 @@ func TestSleepAllEndsResumableCommands(t *testing.T) {
 	}
 }
 
-// cutting is a way out that cuts a connection when it is closed.
+// cutting is a gateway that cuts a connection when the gateway is closed.
 type cutting struct {
 	way
 	cut func()
@@ -102,7 +102,7 @@ type cutting struct {
 
 func (c *cutting) Close() { c.cut() }
 
-// A link from another sandbox keeps no sandbox awake when all are put to sleep.
+// A link from another sandbox does not keep a sandbox awake when all are put to sleep.
 func TestSleepAllEndsLinks(t *testing.T) {
 	var link net.Conn
 	b := start(t, func(o *engine.Options) {

@@ -13,8 +13,8 @@ import (
 	"hutch/internal/secret"
 )
 
-// Commands that print as much as a result may keep, many at a time, have the
-// daemon hold what there is room for: each has its beginning and its end.
+// Many commands that each print as much as a result can keep make the daemon keep no more than its memory budget
+// allows. Each result has the beginning and the end of the output.
 func TestResultsShareARoom(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a"})
@@ -25,7 +25,7 @@ func TestResultsShareARoom(t *testing.T) {
 	for i := range 8 {
 		calls.Go(func() {
 			budget, end := all.Open("one")
-			t.Cleanup(end) // the answers are not read before all have come
+			t.Cleanup(end) // no answer is read before all have come
 			ctx := caller.With(t.Context(), caller.Caller{Budget: budget})
 			res, err := b.Exec(ctx, "a", hutch.ExecRequest{
 				Command: fmt.Sprintf("echo begin %d; head -c 2000000 /dev/zero | tr '\\0' x; echo end %d", i, i), MaxOutput: 1 << 20,
@@ -52,7 +52,7 @@ func TestResultsShareARoom(t *testing.T) {
 	}
 }
 
-// Output is kept in one place, whatever it passes on its way, and charged there.
+// Output is charged to the memory budget once, however many layers it passes through.
 func TestOutputIsChargedOnce(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a"})
@@ -91,7 +91,7 @@ func TestOutputIsChargedOnce(t *testing.T) {
 	}
 }
 
-// The output of git is charged to its caller, and is an error where the budget is too small for it.
+// The output of git is charged to its caller, and it is an error if the budget is too small for it.
 func TestGitIsCharged(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "a"})
@@ -106,7 +106,7 @@ func TestGitIsCharged(t *testing.T) {
 		if c.fits != (err == nil) || !c.fits && !errors.Is(err, hutch.Exhausted) || c.fits && len(diff) < 2_000_000 {
 			t.Errorf("with a budget of %d bytes: a difference of %d bytes, %v", c.total, len(diff), err)
 		}
-		const free = 64 << 10 // more than what is kept without a charge
+		const free = 64 << 10 // more than is kept without a charge
 		if rest, _ := all.Open("other"); rest.Take(c.total - len(diff) + free) {
 			t.Errorf("with a budget of %d bytes: of a difference of %d bytes, much is not charged", c.total, len(diff))
 		}

@@ -21,10 +21,10 @@ func nameOf(ctx context.Context, id string) box.Name {
 type sandbox struct {
 	*box.Box
 	execs    resumable.Table
-	servers  atomic.Int32         // connections with servers inside
-	measured atomic.Pointer[seen] // set while its work is measured
+	servers  atomic.Int32         // open connections with servers inside
+	measured atomic.Pointer[seen] // set while the engine measures whether the sandbox is at work
 
-	// These fields are about the saves of its volumes; only keepSaved uses them.
+	// These fields are about saves of the sandbox's volumes; only keepSaved uses them.
 	nextSave         time.Time
 	interruptedSaves int // saves in a row that ended because another caller wanted the lifecycle lock
 }
@@ -43,8 +43,8 @@ func (e *lifecycle) newSandbox(rec store.Record) *sandbox {
 	return s
 }
 
-// saveRecord writes a record. The saved state of a sleeping sandbox can be found only through its record, which must
-// therefore survive a power failure of the machine.
+// saveRecord writes a record. The saved state of a sleeping sandbox can be found only through its record. So the record
+// of a sleeping sandbox must survive a power failure of the machine.
 func (e *lifecycle) saveRecord(ctx context.Context, rec store.Record) error {
 	if rec.Sandbox.Status.Sleeps() {
 		return e.opt.Store.Keep(ctx, rec)

@@ -10,14 +10,14 @@ import (
 	"hutch/internal/store"
 )
 
-// secretUses gives programs the secrets that their sandboxes and requests ask for.
+// secretUses gives programs the secrets that their sandboxes and requests have requested.
 type secretUses struct {
 	ctx   context.Context // done when the engine closes
 	value func(owner, name string) (string, error)
 	log   *slog.Logger
 }
 
-// check refuses a new sandbox whose secrets are missing, and records the names of its secrets.
+// check refuses a new sandbox that requests unknown secrets, and records the names of its secrets.
 func (u secretUses) check(rec *store.Record) error {
 	owner := rec.Sandbox.Owner
 	env, err := u.requestEnv(owner, rec.Env, rec.Secrets)
@@ -46,8 +46,8 @@ func (u secretUses) programEnv(s *sandbox, env map[string]string, secrets []stri
 	return all, nil
 }
 
-// requested returns the variables that a request sets, with its secrets. The record of the sandbox then has the names
-// of these secrets, because a brokered secret lets the whole sandbox, not only one program, reach its hosts.
+// requested returns the variables that a request sets, with its secrets. It adds the names of these secrets to the
+// record of the sandbox, because a brokered secret lets the whole sandbox reach its hosts, not only one program.
 func (u secretUses) requested(s *sandbox, env map[string]string, secrets []string) (map[string]string, error) {
 	all, err := u.requestEnv(s.Owner(), env, secrets)
 	if err != nil || !s.RequestSecrets(secrets) {
@@ -77,7 +77,7 @@ func (u secretUses) requestEnv(owner string, env map[string]string, secrets []st
 	return all, nil
 }
 
-// add sets the variable of one secret, unless it is set.
+// add sets the variable of one secret, unless env already has it.
 func (u secretUses) add(owner, use string, env map[string]string) error {
 	variable, name, err := hutch.ParseSecretUse(use)
 	if err != nil {

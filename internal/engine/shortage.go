@@ -11,8 +11,8 @@ import (
 	"hutch/internal/driver"
 )
 
-// A machine with very little memory can be busy with nothing but reading the same parts of running programs from disk
-// again and again. No call would end, and the kernel would end no process, because some memory always becomes free. So
+// A machine with very little memory can do nothing but read the same parts of running programs from disk again and
+// again. Then no call would end. The kernel would end no process either, because some memory always becomes free. So
 // the engine stops a sandbox then.
 
 // stoppedForShortage is the reason of a sandbox that was stopped because the server had no memory left.
@@ -21,13 +21,14 @@ const (
 	stoppedForShortage = serverShort + filesKept
 )
 
-// freeWithin is how long a sandbox can be busy with another change before the next one is tried.
+// freeWithin is how long watchMemory waits for a sandbox that is busy with another change, before it tries the next
+// sandbox.
 const freeWithin = 5 * time.Second
 
 var errStalled = errors.New("programs made no progress for lack of memory")
 
-// watchMemory stops the sandbox that uses the most memory each time that programs have made no progress for a while: the
-// first that is not busy with another change.
+// watchMemory stops a sandbox each time that programs have made no progress for a while. It chooses the sandbox that
+// uses the most memory among those that are not busy with another change.
 func (e *Engine) watchMemory() {
 	every(e.ctx, time.Second, func() {
 		if !e.opt.Memory.Stalls() {
@@ -45,15 +46,15 @@ func (e *Engine) watchMemory() {
 	})
 }
 
-// memoryUse is the memory of an instance.
+// memoryUse is a sandbox with the memory that its instance uses.
 type memoryUse struct {
 	*sandbox
 	inst   driver.Instance
 	memory int64
 }
 
-// largestFirst lists the sandboxes that run, by their memory. A paused sandbox is not among them: its programs do not run,
-// so they do not wait for memory.
+// largestFirst lists the running sandboxes, those with the largest memory first. A paused sandbox is not among them:
+// its programs do not run, so they do not wait for memory.
 func (e *Engine) largestFirst() []memoryUse {
 	var mu sync.Mutex
 	var all []memoryUse

@@ -12,7 +12,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// Hibernate implements hutch.Snapshots. Uses have quiesceTime to end, as before a pause.
+// Hibernate implements hutch.Snapshots. It waits quiesceTime for the end of uses, as a pause does.
 func (e *Engine) Hibernate(ctx context.Context, id string, req hutch.HibernateRequest) (hutch.Sandbox, error) {
 	for end := time.Now().Add(quiesceTime); ; {
 		v, err := e.hibernateIdle(ctx, id, req.FilesOnly)
@@ -29,7 +29,7 @@ func (e *Engine) Hibernate(ctx context.Context, id string, req hutch.HibernateRe
 	}
 }
 
-// hibernateIdle puts a sandbox to sleep unless it is in use, and returns its record then.
+// hibernateIdle puts a sandbox to sleep unless it is in use, and returns its new record.
 func (e *lifecycle) hibernateIdle(ctx context.Context, id string, filesOnly bool) (v hutch.Sandbox, err error) {
 	err = e.hold(ctx, id, func(s *sandbox) error {
 		defer func() { v = s.Sandbox() }()
@@ -47,8 +47,9 @@ func (e *lifecycle) hibernateIdle(ctx context.Context, id string, filesOnly bool
 	return v, err
 }
 
-// saveAndSleep saves a running sandbox with its memory if the runtime can, otherwise with its files. Unless only the files are
-// wanted, it loses no process: a sandbox that cannot be saved continues to run. The caller holds the lifecycle lock.
+// saveAndSleep puts a running sandbox to sleep, with its memory if the runtime can save memory, otherwise with its
+// files. Without filesOnly, it loses no process: if the memory cannot be saved, a sandbox with processes continues to
+// run. The caller holds the lifecycle lock.
 func (e *lifecycle) saveAndSleep(ctx context.Context, s *sandbox, filesOnly bool) error {
 	if err := e.unpause(ctx, s); err != nil {
 		return err
@@ -75,7 +76,7 @@ func (e *lifecycle) saveAndSleep(ctx context.Context, s *sandbox, filesOnly bool
 	return e.stop(ctx, s, inst, agent, since)
 }
 
-// namesOf lists processes for a person.
+// namesOf returns the names of processes for a message.
 func namesOf(live []wire.Process) string {
 	names := make([]string, 0, len(live))
 	for _, p := range live {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestSilentSandboxesDelayNoOther: sandboxes whose agents do not answer, however many an owner has, do not delay the look
-// at those of others.
+// TestSilentSandboxesDelayNoOther: sandboxes whose agents do not answer do not delay requests for the records of other
+// sandboxes, however many silent sandboxes an owner has.
 func TestSilentSandboxesDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -24,7 +24,7 @@ func TestSilentSandboxesDelayNoOther(t *testing.T) {
 	})
 }
 
-// TestSlots: as many tasks work at once as there are slots, and each slot is free once only.
+// TestSlots: as many tasks work at once as there are slots, and each slot is released only once.
 func TestSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := make(slots, 2)
@@ -35,7 +35,7 @@ func TestSlots(t *testing.T) {
 		if waited := time.Since(began); waited != 0 || len(slots) != 2 {
 			t.Errorf("it waited %v with %d taken", waited, len(slots))
 		}
-		slots.take(time.Second)() // in the place of a slow one
+		slots.take(time.Second)() // in the slot of a slow task
 		if waited := time.Since(began); waited != time.Second {
 			t.Errorf("it waited %v", waited)
 		}

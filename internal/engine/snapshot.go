@@ -44,8 +44,8 @@ func (c captures) Snapshot(ctx context.Context, id string, req hutch.SnapshotReq
 	return c.keepSnapshot(ctx, id, draftSnapshot(s, req), !req.FilesOnly, "")
 }
 
-// keepSnapshot makes a snapshot of a sandbox and puts it into the catalog. It replaces the snapshot whose id is over,
-// if there is one.
+// keepSnapshot makes a snapshot of a sandbox and puts it into the catalog. The new snapshot replaces the snapshot with
+// the id over, unless over is empty.
 func (c captures) keepSnapshot(ctx context.Context, id string, v hutch.Snapshot, memory bool, over string) (hutch.Snapshot, error) {
 	release, err := c.life.snaps.Reserve(v, over)
 	if err != nil {
@@ -88,7 +88,7 @@ func draftSnapshot(s *sandbox, req hutch.SnapshotRequest) hutch.Snapshot {
 	return v
 }
 
-// parts say what a snapshot should have. It gets memory only if the runtime can save memory.
+// parts selects what a snapshot contains. It gets memory only if the runtime can save memory.
 type parts struct{ files, memory bool }
 
 // capture writes a snapshot to a folder that has no name yet.
@@ -106,7 +106,7 @@ func (c captures) capture(ctx context.Context, id string, v hutch.Snapshot, what
 	return snap, nil
 }
 
-// captureFiles keeps the files, and the record of the sandbox.
+// captureFiles saves the files and the record of the sandbox.
 func (c captures) captureFiles(ctx context.Context, id string, snap *snapshots.Snapshot, what parts) error {
 	s, agent, err := c.life.use(ctx, id)
 	if err != nil {
@@ -116,7 +116,7 @@ func (c captures) captureFiles(ctx context.Context, id string, snap *snapshots.S
 	snap.Record = s.Record()
 	_, saves := driver.As[driver.Saver](s.Instance())
 	snap.Record.Handle, snap.Record.Listing = nil, nil
-	snap.Record.Sandbox.Network.Headers, snap.Record.HiddenNetwork = nil, nil // a snapshot outlives the sandbox, and so keeps no hidden values
+	snap.Record.Sandbox.Network.Headers, snap.Record.HiddenNetwork = nil, nil // a snapshot outlives its sandbox, so it keeps no hidden values
 	if what.memory && saves && !what.files {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (c captures) captureFiles(ctx context.Context, id string, snap *snapshots.S
 	return err
 }
 
-// captureMemory saves everything that runs, if the runtime can.
+// captureMemory saves the memory of the sandbox, with everything that runs in it, if the runtime can do that.
 func (c captures) captureMemory(ctx context.Context, id string, snap *snapshots.Snapshot) error {
 	d, err := c.life.instances.Driver(snap.Snapshot.Runtime)
 	if err != nil {
@@ -177,7 +177,7 @@ func (c captures) TagSnapshot(ctx context.Context, id string, req hutch.Snapshot
 	return c.life.snaps.Record(snap), nil
 }
 
-// ownSnapshot finds a snapshot that the caller can change.
+// ownSnapshot returns a snapshot, if the caller can change it.
 func (c captures) ownSnapshot(ctx context.Context, id string) (*snapshots.Snapshot, error) {
 	snap, err := c.life.snaps.Find(viewer(ctx), id)
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"hutch/internal/travel"
 )
 
-// A snapshot is files that do not change, so it can be in a bucket and come to another machine: SendSnapshot reads it,
-// ReceiveSnapshot adds it, and DepartSnapshot removes it. Package fleet makes sure that one machine has it at a time.
+// A snapshot consists of files that do not change, so it can be stored in a bucket and moved to another machine:
+// SendSnapshot reads it, ReceiveSnapshot adds it, and DepartSnapshot removes it. Package fleet makes sure that only one
+// machine has it at a time.
 
 // SendSnapshot calls do with the requirements of a snapshot, and with a function that writes it. The error for a
 // snapshot that cannot leave this machine is Unsupported.
@@ -42,13 +43,15 @@ func (m mover) needsOfSnapshot(snap *snapshots.Snapshot) (travel.Needs, error) {
 	return needs, err
 }
 
-// ReceiveSnapshot adds a snapshot of another machine to this one, with the names in v that are free here. read passes
-// on the data that SendSnapshot wrote. Then commit is called. After any error, also of commit, nothing is left here.
+// ReceiveSnapshot adds a snapshot of another machine to this one, with those names in v that are free here. read passes
+// on the data that SendSnapshot wrote. Then ReceiveSnapshot calls commit. After any error, also of commit, nothing is
+// left here.
 func (m mover) ReceiveSnapshot(ctx context.Context, v hutch.Snapshot, read func(to func(io.Reader) error) error, commit func(context.Context) error) error {
 	if m.life.snaps.Has(v.ID) {
 		return commit(ctx)
 	}
-	// First: an image that was built on another machine cannot be pulled, and the snapshot is of no use without it.
+	// This comes first, because an image that was built on another machine cannot be pulled, and the snapshot is
+	// useless without it.
 	err := m.life.here.present(caller.WithOwner(ctx, caller.Owner{ID: v.Owner}), hutch.Sandbox{Image: v.Image, Runtime: v.Runtime, Limits: v.Limits, Owner: v.Owner})
 	if err != nil {
 		return err
@@ -77,8 +80,9 @@ func (m mover) ReceiveSnapshot(ctx context.Context, v hutch.Snapshot, read func(
 	return nil
 }
 
-// DepartSnapshot removes a snapshot from this machine, after leave has recorded that it is elsewhere. It is Conflict
-// while a sandbox is made of it. A snapshot that is not here is not an error.
+// DepartSnapshot removes a snapshot from this machine, after leave has recorded that it is elsewhere. It returns
+// Conflict while a sandbox is being made from the snapshot. It returns no error if this machine does not have the
+// snapshot.
 func (m mover) DepartSnapshot(ctx context.Context, id string, leave func(context.Context) error) error {
 	snap, err := m.life.snaps.ByID(id)
 	if errors.Is(err, hutch.NotFound) {
@@ -99,8 +103,8 @@ func (m mover) DepartSnapshot(ctx context.Context, id string, leave func(context
 	return err
 }
 
-// CheckSnapshotsElsewhere refuses a new snapshot if its owner has too many on no machine: n snapshots, with size bytes
-// in total.
+// CheckSnapshotsElsewhere refuses a new snapshot if its owner has too many snapshots that are on no machine. n is their
+// number and size their total size in bytes.
 func (m mover) CheckSnapshotsElsewhere(n int, size int64) error {
 	return snapshots.CheckElsewhere(n, size)
 }

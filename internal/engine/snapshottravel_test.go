@@ -11,7 +11,8 @@ import (
 	"hutch/internal/image"
 )
 
-// A snapshot whose image is not here and cannot be pulled, because it was built on another machine, is not downloaded.
+// A snapshot is not downloaded if its image is missing here and cannot be pulled, because the image was built on
+// another machine.
 func TestSnapshotOfAnImageOfAnotherMachine(t *testing.T) {
 	missing := hutch.Errorf(hutch.NotFound, "there is no such image")
 	b := start(t, func(o *engine.Options) {

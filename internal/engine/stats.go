@@ -14,21 +14,22 @@ import (
 	"hutch/internal/driver"
 )
 
-// Stats are read by one task for all callers that follow them, and only while there are callers. It reads the counters
-// that drivers have, asks no agent, and keeps the values as rows of a table with the round in which each last changed:
-// a report has the rows that changed since the last report. A round that was expensive is followed by a longer wait, so
-// that they take no more than statsShare of a core, whatever the number of sandboxes and the runtime.
+// One task reads the stats for all callers that follow them, and only while there are callers. It reads the counters
+// that drivers have, and asks no agent. It keeps the values as rows of a table, each with the round in which it last
+// changed. A report has the rows that changed since the last report. After an expensive round, the task waits longer,
+// so that the rounds take no more than statsShare of a core, whatever the number of sandboxes and the runtime.
 //
-// Sandboxes that are new, gone, or have another status or health do not wait for the next round. A short round reads only
-// them, asks no driver about an instance that it has read before, and its partial report comes at once. Short rounds take no
-// more than statsShare of a core, too.
+// Sandboxes that are new, gone, or have a new status or health do not wait for the next round. A short round reads only
+// these sandboxes, does not ask a driver again about an instance that was read before, and reports at once. Short
+// rounds take no more than statsShare of a core, too.
 
 const (
 	statsShare = 1.0 / 50
-	// A sandbox whose counters cannot be read at once counts as this much work at most: it waits, and uses no CPU.
+	// mostRead is the most work that the reading of one sandbox counts as. A slower reading only waits for the sandbox,
+	// and uses no CPU.
 	mostRead = 5 * time.Millisecond
-	// leastUptime is the shortest time to which the first reading of an instance relates: its start has used CPU before the
-	// sandbox began to run.
+	// leastUptime is the shortest time over which the first reading of an instance is averaged, because the start of
+	// the instance used CPU before the sandbox began to run.
 	leastUptime = time.Second
 	// keepGone is for how long the row of a destroyed sandbox is kept. A caller that was away for longer gets a full
 	// report.
@@ -48,25 +49,25 @@ type statsTable struct {
 	rows     map[box.Name]statsRow
 	rounds   rounds
 	next     chan struct{} // closed after the next round
-	sooner   chan struct{} // signalled by a new caller, which may want a round before the next is due, and by the last that leaves
+	sooner   chan struct{} // signalled by a new caller, which can want an earlier round, and by the last caller that leaves
 	watchers map[int64]time.Duration
 	joined   int64
 	running  bool
 }
 
-// rounds is how far the table has been read. Short rounds and those of all sandboxes are counted together.
+// rounds records how far the table has been read. Short rounds and rounds of all sandboxes are counted together.
 type rounds struct {
-	last, moved, whole int64 // the last round, the last in which a row moved, and the last that read all sandboxes
+	last, moved, whole int64 // the last round, the last in which a row moved, and the last of all sandboxes
 	lastAt, wholeAt    time.Time
 }
 
 type statsRow struct {
 	hutch.Stats
-	inst    driver.Instance // the instance that the counter belongs to
+	inst    driver.Instance // the instance that seconds belongs to
 	seconds float64         // CPU of the instance
 	read    time.Time       // when seconds was read
 	changed int64           // round of the last change
-	moved   int64           // round in which it last appeared, ended, or changed its status or health
+	moved   int64           // round in which the sandbox last appeared, ended, or changed its status or health
 	gone    time.Time
 }
 
@@ -91,7 +92,7 @@ func (a accounts) Stats(ctx context.Context, req hutch.StatsRequest, out func(hu
 		of = func(s hutch.Stats) bool { return s.Owner == owner.ID }
 	}
 	began := time.Now().Add(-req.Every())
-	var seen rounds // those that the caller knows
+	var seen rounds // the rounds that the caller knows
 	for {
 		now, next := a.stats.wait()
 		partial := now.wholeAt.Before(began) || now.wholeAt.Sub(seen.wholeAt) < req.Every()*9/10
@@ -114,7 +115,8 @@ func (a accounts) Stats(ctx context.Context, req hutch.StatsRequest, out func(hu
 	}
 }
 
-// statsOnce reads the sandboxes of the caller. CPU is the average since another caller read it, or since the sandbox began to run.
+// statsOnce reads the sandboxes of the caller. CPU is the average since the previous reading for any caller, or since
+// the sandbox began to run.
 func (a accounts) statsOnce(ctx context.Context) hutch.StatsReport {
 	all := a.life.visible(ctx, "")
 	rows := make([]hutch.Stats, len(all))
@@ -129,7 +131,7 @@ func (a accounts) statsOnce(ctx context.Context) hutch.StatsReport {
 	return report(time.Now(), true, rows)
 }
 
-// watch begins to read for a caller, and returns how to end that.
+// watch begins to read for a caller, and returns a function that ends that.
 func (t *statsTable) watch(every time.Duration) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +154,7 @@ func (t *statsTable) watch(every time.Duration) (end func()) {
 	}
 }
 
-// signal ends a wait for the next round as soon as it may end.
+// signal ends a wait for the next round as soon as the wait can end.
 func (t *statsTable) signal() {
 	select {
 	case t.sooner <- struct{}{}:
@@ -160,7 +162,7 @@ func (t *statsTable) signal() {
 	}
 }
 
-// readRounds reads until no caller follows.
+// readRounds reads rounds until no caller is left.
 func (t *statsTable) readRounds() {
 	for {
 		every, ok := t.shortest()
@@ -175,12 +177,12 @@ func (t *statsTable) readRounds() {
 	}
 }
 
-// awaitRound waits for wait or, when a caller comes, at least for least: another caller's interval can be shorter. It
-// reads meanwhile what has moved.
+// awaitRound waits for wait. If a caller comes, it waits only for least, because the interval of the caller can be
+// shorter. Meanwhile it reads the sandboxes that have moved.
 func (t *statsTable) awaitRound(wait, least time.Duration) error {
 	due, earliest := time.NewTimer(wait), time.Now().Add(least)
 	defer due.Stop()
-	moved := t.sandboxes.moved.some // nil during the rest after a short round
+	moved := t.sandboxes.moved.some // nil during the pause after a short round
 	var rested <-chan time.Time
 	for {
 		select {
@@ -224,8 +226,8 @@ func (t *statsTable) readMoved() (cost time.Duration) {
 	return cost + time.Since(began)
 }
 
-// readEach reads sandboxes, and returns how much work that was. Without again, it does not read the counters of an instance
-// that was read before.
+// readEach reads sandboxes, and returns how much work that was. With again, it also reads instances whose counters were
+// read before.
 func (t *statsTable) readEach(all []*sandbox, again bool) (rows []statsRow, cost time.Duration) {
 	t.mu.Lock()
 	before := make([]statsRow, len(all))
@@ -246,8 +248,8 @@ func (t *statsTable) readEach(all []*sandbox, again bool) (rows []statsRow, cost
 	return rows, cost
 }
 
-// read reads one sandbox. The earlier reading is kept while the sandbox decides whether it is idle: see seen. Without
-// again, it is kept if it is one of the same instance.
+// read reads one sandbox. It keeps the earlier reading while the engine measures whether the sandbox is at work (see
+// seen). Without again, it also keeps an earlier reading of the same instance.
 func (t *statsTable) read(ctx context.Context, s *sandbox, before statsRow, again bool) statsRow {
 	v := s.Sandbox()
 	row := statsRow{inst: s.Instance(), Stats: hutch.Stats{
@@ -310,7 +312,7 @@ func percent(seconds float64, over time.Duration) float64 {
 // tenths rounds, so that small changes do not count as changes.
 func tenths(v float64) float64 { return math.Round(v*10) / 10 }
 
-// enterAll ends a round that read all sandboxes: those without a reading are gone.
+// enterAll ends a round that read all sandboxes: sandboxes without a row in it are gone.
 func (t *statsTable) enterAll(rows []statsRow, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -342,7 +344,7 @@ func (t *statsTable) enterLocked(rows []statsRow, gone []box.Name, at time.Time)
 	t.rounds.last++
 	t.rounds.lastAt = at
 	for _, r := range rows {
-		if r.Status == hutch.Destroyed { // while it was read
+		if r.Status == hutch.Destroyed { // during the reading
 			gone = append(gone, r.name())
 		} else {
 			t.changeLocked(r)
@@ -357,7 +359,7 @@ func (t *statsTable) enterLocked(rows []statsRow, gone []box.Name, at time.Time)
 	t.next = make(chan struct{})
 }
 
-// changeLocked replaces a row by that of the last round.
+// changeLocked replaces a row by the row of the last round.
 func (t *statsTable) changeLocked(r statsRow) {
 	old, ok := t.rows[r.name()]
 	r.changed, r.moved = old.changed, old.moved
@@ -379,15 +381,16 @@ func (r statsRow) destroyedStats() hutch.Stats {
 	return s
 }
 
-// wait returns how far the table has been read, and a channel that is closed after the next round.
+// wait returns the present rounds, and a channel that is closed after the next round.
 func (t *statsTable) wait() (now rounds, next <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.rounds, t.next
 }
 
-// since returns the rows that have changed after the rounds that a caller knows, and what it knows then; if partial, only
-// the rows that have moved. A caller that knows no round, or whose last round was long ago, gets all rows.
+// since returns the rows that have changed after the rounds that a caller knows, and the rounds that the caller knows
+// then. With partial, it returns only the rows that have moved. A caller that knows no round, or whose last round was
+// long ago, gets all rows.
 func (t *statsTable) since(seen rounds, partial bool, of func(hutch.Stats) bool) (hutch.StatsReport, rounds) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -407,7 +410,7 @@ func (t *statsTable) since(seen rounds, partial bool, of func(hutch.Stats) bool)
 	return r, now
 }
 
-// isNew reports whether a row belongs into a report for a caller that knows some rounds.
+// isNew reports whether a row belongs in a report for a caller that knows the rounds seen.
 func (r *statsRow) isNew(seen rounds, full, partial bool) bool {
 	switch {
 	case full:
@@ -415,7 +418,7 @@ func (r *statsRow) isNew(seen rounds, full, partial bool) bool {
 	case partial:
 		return r.moved > seen.moved
 	}
-	known := r.changed == r.moved && r.moved <= seen.moved // from a partial report
+	known := r.changed == r.moved && r.moved <= seen.moved // the caller has the row from a partial report
 	return r.changed > seen.whole && !known
 }
 
@@ -429,7 +432,7 @@ func report(at time.Time, full bool, rows []hutch.Stats) hutch.StatsReport {
 	return hutch.StatsReport{Time: at.UTC(), Full: full, Sandboxes: rows}
 }
 
-// shortest returns the shortest interval of the followers. Without followers, the table is emptied, and ok is false.
+// shortest returns the shortest interval of the followers. Without followers, it empties the table, and ok is false.
 func (t *statsTable) shortest() (every time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"hutch"
 )
 
-// collect returns the reports that come until enough says so.
+// collect returns the reports that come until enough returns true.
 func collect(t *testing.T, ctx context.Context, svc hutch.Accounts, enough func([]hutch.StatsReport) bool) []hutch.StatsReport {
 	t.Helper()
 	return collectEvery(t, ctx, svc, 0.5, enough)
@@ -34,7 +34,7 @@ func collectEvery(t *testing.T, ctx context.Context, svc hutch.Accounts, interva
 	return all
 }
 
-// statsOf is the last that reports say of a sandbox.
+// statsOf returns the last stats of a sandbox in reports.
 func statsOf(reports []hutch.StatsReport, id string) (s hutch.Stats) {
 	for _, r := range reports {
 		for _, row := range r.Sandboxes {
@@ -46,7 +46,8 @@ func statsOf(reports []hutch.StatsReport, id string) (s hutch.Stats) {
 	return s
 }
 
-// The first report has all sandboxes, those after it what changed; one that is gone comes once more.
+// The first report has all sandboxes, and later reports have the changed ones. A destroyed sandbox is reported once
+// more.
 func TestStats(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "stays"})
@@ -69,7 +70,8 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// What begins, changes its status or ends is reported at once, however long the interval; each end once.
+// A sandbox that begins, changes its status or ends is reported at once, however long the interval. Each end is
+// reported once.
 func TestStatsOfMoves(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "stays"})
@@ -150,7 +152,7 @@ func TestStatsLeaveSleepersAlone(t *testing.T) {
 	}
 }
 
-// A caller sees its own sandboxes, and the server all.
+// A caller sees only its own sandboxes; the server sees all.
 func TestStatsOfOwners(t *testing.T) {
 	b := start(t, nil)
 	for _, owner := range []string{"ada", "bob"} {
@@ -166,7 +168,7 @@ func TestStatsOfOwners(t *testing.T) {
 	}
 }
 
-// The end of the server, and of the caller, ends a report.
+// The reports end when the server or the caller ends.
 func TestStatsEnd(t *testing.T) {
 	b := start(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())

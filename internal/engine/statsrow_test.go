@@ -7,8 +7,8 @@ import (
 	"hutch/internal/driver"
 )
 
-// The first reading of an instance shows its CPU since it began to run, the next ones since the earlier reading. One that
-// does not run shows nothing.
+// The first reading of an instance shows its CPU since it began to run, and later readings show the CPU since the
+// previous reading. An instance that does not run shows nothing.
 func TestFirstReadingHasCPU(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -34,8 +34,8 @@ func TestFirstReadingHasCPU(t *testing.T) {
 	}
 }
 
-// A reading of a new instance that fails shows the values of the one before, but is no beginning for the next: the counters of
-// two instances are not compared.
+// A failed reading of a new instance shows the values of the previous reading. The next reading is not compared with
+// those values, because they belong to another instance.
 func TestFailedFirstReading(t *testing.T) {
 	t.Parallel()
 	type instance struct{ driver.Instance }

@@ -16,18 +16,18 @@ import (
 	"hutch/internal/store"
 )
 
-// table has all sandboxes of this machine, and decides which new ones it admits: there are limits of their number, and
-// a volume has one writer. Only its own methods take its mutex.
+// table has all sandboxes of this machine, and decides which new ones it admits: the number of sandboxes is limited,
+// and a volume has at most one writer. Only its own methods take its mutex.
 type table struct {
 	max    int                // most sandboxes that take memory
 	labels map[string]string  // labels of this machine, which node selectors must match
 	scarce func() bool        // whether the machine is short of memory
-	snaps  *snapshots.Catalog // has the limits of templates; set at the start
-	moved  *moved             // hears which sandboxes are new, changed or gone
+	snaps  *snapshots.Catalog // has the limits of templates; set by Start
+	moved  *moved             // receives the sandboxes that are new, changed or gone
 
 	mu        sync.Mutex
 	sandboxes map[box.Name]*sandbox
-	retired   map[string]hutch.Usage // use of destroyed sandboxes, by owner
+	retired   map[string]hutch.Usage // usage of destroyed sandboxes, by owner
 	closed    bool
 }
 
@@ -38,7 +38,7 @@ func newTable(opt Options, scarce func() bool) *table {
 	}
 }
 
-// find returns the caller's sandbox of an id, or NotFound.
+// find returns the caller's sandbox with an id, or NotFound.
 func (t *table) find(ctx context.Context, id string) (*sandbox, error) {
 	if err := hutch.CheckID(id); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func notFound(id string) *hutch.Error {
 		Naming(hutch.AboutSandbox, id)
 }
 
-// named returns the sandbox of a name; nil for none.
+// named returns the sandbox with a name, or nil.
 func (t *table) named(name box.Name) *sandbox {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +85,7 @@ func (t *table) byOwner() map[string][]*sandbox {
 	return all
 }
 
-// visible lists the sandboxes of the caller, or one of them.
+// visible lists the sandboxes of the caller; with an id, only that sandbox.
 func (t *table) visible(ctx context.Context, id string) []*sandbox {
 	if id != "" {
 		s, err := t.find(ctx, id)
@@ -101,7 +101,7 @@ func (t *table) visible(ctx context.Context, id string) []*sandbox {
 	return all
 }
 
-// awake names the sandboxes that run, in order.
+// awake returns the names of running sandboxes, in order.
 func (t *table) awake() (names []box.Name) {
 	t.mu.Lock()
 	for name, s := range t.sandboxes {
@@ -129,7 +129,7 @@ func (t *table) enter(ctx context.Context, rec store.Record, begin func() *sandb
 		return nil, false, err
 	}
 	selector := rec.Sandbox.NodeSelector
-	if isFork(rec.Sandbox) { // it begins beside its parent, which can be here although this machine's labels do not match
+	if isFork(rec.Sandbox) { // a fork starts on the machine of its parent, whose labels can have changed since
 		selector = nil
 	}
 	if err := cmp.Or(hutch.MatchNodeSelector(selector, t.labels), t.roomLocked(ctx, 1), t.claimVolumesLocked(rec.Sandbox)); err != nil {
@@ -143,7 +143,7 @@ func (t *table) enter(ctx context.Context, rec store.Record, begin func() *sandb
 	return s, true, nil
 }
 
-// add adds a sandbox that exists already: that of an earlier run, or one that came from another machine.
+// add adds a sandbox that exists already: one of an earlier run, or from another machine.
 func (t *table) add(s *sandbox) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,7 +155,7 @@ func (t *table) putLocked(s *sandbox) {
 	t.moved.note(s.Name())
 }
 
-// remove removes a sandbox that was not created, or that is on another machine now.
+// remove removes a sandbox that was not created, or that has moved to another machine.
 func (t *table) remove(s *sandbox) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,7 +167,7 @@ func (t *table) deleteLocked(s *sandbox) {
 	t.moved.note(s.Name())
 }
 
-// retire removes a destroyed sandbox, and adds its account to its owner's.
+// retire removes a destroyed sandbox, and adds its usage to that of its owner.
 func (t *table) retire(s *sandbox) {
 	u := s.Used()
 	u.Disk = 0 // freed
@@ -177,14 +177,14 @@ func (t *table) retire(s *sandbox) {
 	t.retired[s.Owner()] = t.retired[s.Owner()].Add(u)
 }
 
-// used lists the sandboxes, oldest first, and sums the use of destroyed ones by owner, both at the same moment.
+// used lists the sandboxes, oldest first, and returns the usage of destroyed ones by owner, both at the same moment.
 func (t *table) used() (all []*sandbox, retired map[string]hutch.Usage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.oldestFirstLocked(), maps.Clone(t.retired)
 }
 
-// close makes enter refuse new sandboxes, and lists those there are, oldest first.
+// close makes enter refuse new sandboxes, and lists the present ones, oldest first.
 func (t *table) close() []*sandbox {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,22 +192,22 @@ func (t *table) close() []*sandbox {
 	return t.oldestFirstLocked()
 }
 
-// recallRetired sets the use of destroyed sandboxes, by owner, to that of an earlier run.
+// recallRetired restores the usage of destroyed sandboxes from an earlier run, by owner.
 func (t *table) recallRetired(used map[string]hutch.Usage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.retired = used
 }
 
-// room refuses n more sandboxes of the caller at the limits.
+// room refuses n more sandboxes of the caller if they exceed the limits.
 func (t *table) room(ctx context.Context, n int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.roomLocked(ctx, n)
 }
 
-// roomLocked refuses more sandboxes at two limits: of the owner's sandboxes, awake
-// or asleep, and of all that take memory.
+// roomLocked refuses more sandboxes if they exceed one of two limits: that of the owner's sandboxes, awake or asleep,
+// and that of all sandboxes that take memory.
 func (t *table) roomLocked(ctx context.Context, more int) error {
 	owner, _ := caller.OwnerOf(ctx)
 	own := 0
@@ -222,7 +222,7 @@ func (t *table) roomLocked(ctx context.Context, more int) error {
 	return t.memoryLocked(more)
 }
 
-// memoryLocked refuses more sandboxes that take memory when their limit is reached, or the host is short of memory.
+// memoryLocked refuses more sandboxes that take memory if they exceed the limit, or if the host is short of memory.
 func (t *table) memoryLocked(more int) error {
 	active := 0
 	for _, s := range t.sandboxes {
@@ -285,7 +285,7 @@ func (t *table) claimVolumesLocked(v hutch.Sandbox) error {
 	return nil
 }
 
-// writer returns the sandbox that writes to an owner's volume; nil for none.
+// writer returns the sandbox that can write to an owner's volume, or nil.
 func (t *table) writer(owner, volume string) *sandbox {
 	t.mu.Lock()
 	defer t.mu.Unlock()

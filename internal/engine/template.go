@@ -19,8 +19,8 @@ import (
 // the running program, so a sandbox made from it only continues. Without memory, a new sandbox starts the program again
 // and Create returns when it is ready.
 
-// buildTime is how long a builder can live, in addition to the time limit of its start command. The time matters only
-// if the server ends during the call; otherwise the call destroys the builder at its end.
+// buildTime is how long a builder can live, in addition to the time limit of its start command. This matters only if
+// the server ends during the call: normally the call itself destroys the builder.
 const buildTime = time.Hour
 
 // templates make templates, and start their programs, with the verbs of the engine.
@@ -58,7 +58,7 @@ func (ts templates) CreateTemplate(ctx context.Context, req hutch.TemplateReques
 	return ts.e.keepSnapshot(ctx, from, v, !req.FilesOnly, over)
 }
 
-// checkTemplate refuses a request that cannot become a template, before anything is made.
+// checkTemplate refuses a request that cannot become a template. It is called before anything is made.
 func (ts templates) checkTemplate(req hutch.TemplateRequest) error {
 	if err := req.Check(); err != nil {
 		return err
@@ -72,8 +72,8 @@ func (ts templates) checkTemplate(req hutch.TemplateRequest) error {
 	return err
 }
 
-// freeName returns the id of the snapshot that a new template replaces, if there is one. It refuses a name that is
-// already used, before the template is made.
+// freeName returns the id of the snapshot that a new template replaces, or "". It refuses a name that is already in
+// use, before the template is made.
 func (ts templates) freeName(ctx context.Context, req hutch.TemplateRequest) (over string, err error) {
 	v := hutch.Snapshot{Name: req.Name, Owner: viewer(ctx).Owner}
 	if old, err := ts.e.snaps.Find(viewer(ctx), req.Name); err == nil && req.Replace && old.Snapshot.Owner == v.Owner {
@@ -87,8 +87,8 @@ func (ts templates) freeName(ctx context.Context, req hutch.TemplateRequest) (ov
 	return over, nil
 }
 
-// buildTemplate makes the sandbox from which a template is made: it runs the start command, waits until the program is
-// ready, and starts the warm interpreters. If something fails, the sandbox is destroyed.
+// buildTemplate makes the sandbox from which a template is made, runs the start command, waits until the program is
+// ready, and starts the warm interpreters. If something fails, it destroys the sandbox.
 func (ts templates) buildTemplate(ctx context.Context, req *hutch.TemplateRequest) (id string, err error) {
 	create := req.SandboxRequest()
 	create.ID, create.OnIdle, create.Timeout = hutch.NewID("template"), hutch.IdleDestroy, hutch.InSeconds(buildTime)
@@ -115,15 +115,15 @@ func (ts templates) buildTemplate(ctx context.Context, req *hutch.TemplateReques
 	return sb.ID, nil
 }
 
-// discardSandbox destroys a sandbox that no caller may get.
+// discardSandbox destroys a sandbox that no caller must get.
 func (ts templates) discardSandbox(ctx context.Context, id string) {
 	if _, err := ts.e.Destroy(context.WithoutCancel(ctx), id, true); err != nil {
 		ts.e.log.Error("destroy the sandbox of a template", "sandbox", id, "err", err)
 	}
 }
 
-// entrypoint returns the program that an image names, as a command line, and its care: the request overrides the image.
-// Its stop signal is always set, so it has time to end.
+// entrypoint returns the program of an image as a command line, with its care. Settings in asked override those of the
+// image. The stop signal is always set, so that the program has time to end.
 func (c commands) entrypoint(ctx context.Context, name string, asked hutch.Care) (string, hutch.Care, error) {
 	root, err := c.life.opt.Image(ctx, name)
 	if err != nil {
@@ -203,8 +203,8 @@ func (ts templates) warm(ctx context.Context, id string, texts []string) error {
 	return nil
 }
 
-// namesTemplate turns a request whose image is the name of a template into one for the template. The name of a snapshot
-// that is not a template stays an image.
+// namesTemplate changes a request whose image is the name of a template: the request then names the template. The name
+// of a snapshot that is not a template stays an image.
 func (ts templates) namesTemplate(ctx context.Context, req *hutch.CreateRequest) {
 	if req.Image == "" || req.Image == image.HostName || req.Template != "" || req.Snapshot != "" {
 		return
@@ -214,7 +214,7 @@ func (ts templates) namesTemplate(ctx context.Context, req *hutch.CreateRequest)
 	}
 }
 
-// template returns the template of a name, if the caller can use one; else nil.
+// template returns the template with a name, or nil if the caller can use no such template.
 func (ts templates) template(ctx context.Context, name string) *snapshots.Snapshot {
 	snap, err := ts.e.snaps.Find(viewer(ctx), name)
 	if err != nil || snap.Snapshot.Template == nil || !ts.e.snaps.Record(snap).HasName(name) {

@@ -7,7 +7,8 @@ import (
 	"hutch/internal/engine"
 )
 
-// A create with the id of an existing sandbox returns it, also when its snapshot was deleted or is on another node.
+// A create call with the id of an existing sandbox returns that sandbox, even if its snapshot was deleted or is on
+// another node.
 func TestExistingSandboxNeedsNoSnapshot(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "origin"})
@@ -28,7 +29,7 @@ func TestExistingSandboxNeedsNoSnapshot(t *testing.T) {
 	}
 }
 
-// A template that is shared with all owners cannot be made from a sandbox that has requested secrets.
+// A template for all owners cannot be made from a sandbox that has requested secrets.
 func TestSharedTemplateWithoutSecrets(t *testing.T) {
 	b := start(t, func(o *engine.Options) {
 		o.Secret = func(_, _ string) (string, error) { return "a secret value", nil }

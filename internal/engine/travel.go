@@ -14,9 +14,10 @@ import (
 	"hutch/internal/travel"
 )
 
-// A sleeping sandbox is files and a record, so it can move to another machine: Asleep reads it, Depart removes it here,
-// and Arrive adds it here. Package fleet chooses the machine, and makes sure that the sandbox is on one machine at a
-// time: these methods hold the lifecycle lock of the sandbox while they call back.
+// A sleeping sandbox consists of files and a record, so it can move to another machine: Asleep reads it, Depart removes
+// it here, and Arrive adds it here. Package fleet chooses the machine, and makes sure that the sandbox is on one
+// machine at a time. These methods hold the lifecycle lock of the sandbox while they call the functions of their
+// caller.
 
 // mover carries sleeping sandboxes, checkpoints of running ones, and snapshots from and to other machines.
 type mover struct {
@@ -52,7 +53,8 @@ func (m mover) Depart(ctx context.Context, owner, id string, leave func(ctx cont
 	})
 }
 
-// leave removes a sandbox without an instance from this machine, after its record has moved to another one.
+// leave removes a sandbox without an instance from this machine, after the function leave has moved its record to
+// another machine.
 func (m mover) leave(s *sandbox, leave func() error) error {
 	if err := s.Destroy("it is on another node", leave); err != nil {
 		return err
@@ -73,15 +75,15 @@ func (m mover) holdAsleep(ctx context.Context, owner, id string, do func(*sandbo
 	})
 }
 
-// inFolder reports whether a sleeping sandbox is saved as a folder, and not as an archive of files.
+// inFolder reports whether a sleeping sandbox is saved as a folder. If not, it is saved as an archive of files.
 func (m mover) inFolder(rec store.Record) bool {
 	return rec.Sandbox.Status == hutch.Hibernated || m.life.saved.HasMemory(rec.Key)
 }
 
 // Arrive adds a sandbox whose record is in the store to this machine, asleep. read passes on the data that Asleep sent
-// or, if a has a checkpoint, the data that Checkpoint sent at that time. Then commit assigns the sandbox to this machine.
-// Its error is travel.ErrUndecided if it is not known whether it did: then the files stay here, also over a restart, until
-// Settle has found out. After another error nothing is left here.
+// or, if a has a checkpoint, the data that Checkpoint sent at that time. Then commit assigns the sandbox to this
+// machine. If it is not known whether commit did so, its error is travel.ErrUndecided: the files stay here, also over a
+// restart, until Settle has found out. After any other error nothing is left here.
 func (m mover) Arrive(ctx context.Context, a travel.Arrival, read func(of string, to func(io.Reader) error) error, commit func(context.Context) error) error {
 	rec, err := m.recordOf(ctx, a)
 	if err != nil {
@@ -103,23 +105,24 @@ func (m mover) Arrive(ctx context.Context, a travel.Arrival, read func(of string
 	return m.settle(ctx, a, rec, commit)
 }
 
-// Arrivals lists the sandboxes whose files are here, while it is not known whether they have moved here. Its error is
-// travel.ErrBadNote if only some notes cannot be read: then it lists the others.
+// Arrivals lists the sandboxes whose files are here, while it is not known whether they have moved here. If some notes
+// cannot be read, it lists the others, and its error is travel.ErrBadNote.
 func (m mover) Arrivals() ([]travel.Arrival, error) {
 	all, err := m.life.saved.Arrivals()
 	return slices.Collect(maps.Values(all)), err
 }
 
-// CameAwake lists the sandboxes whose arrival the start of this process has completed, and which were awake on their
-// earlier node.
+// CameAwake lists the sandboxes that were awake on their earlier node, and whose arrival was completed when this
+// process started.
 func (m mover) CameAwake() []travel.Arrival { return m.life.cameAwake }
 
-// Settle calls commit again for a sandbox of Arrivals, with the same contract as in Arrive: then the sandbox is here, or
-// its files are removed. A sandbox that was destroyed meanwhile, or whose files are gone, is not here.
+// Settle calls commit again for a sandbox of Arrivals, with the same contract as in Arrive. Then either the sandbox is
+// on this machine, or its files are removed. They are also removed if the sandbox was destroyed meanwhile. A sandbox
+// whose files are gone is not on this machine.
 func (m mover) Settle(ctx context.Context, a travel.Arrival, commit func(context.Context) error) error {
 	rec, err := m.recordOf(ctx, a)
 	gone := hutch.KindOf(err) == hutch.NotFound
-	if err == nil { // a later sandbox can have its name
+	if err == nil { // a newer sandbox can have the same name
 		gone = rec.Key != a.RecordKey || !m.life.saved.Has(rec.Key, rec.Sandbox.Status)
 	}
 	switch {
@@ -131,7 +134,7 @@ func (m mover) Settle(ctx context.Context, a travel.Arrival, commit func(context
 	return m.settle(ctx, a, rec, commit)
 }
 
-// recordOf returns the record of a sandbox that comes here.
+// recordOf returns the record of a sandbox that arrives here.
 func (m mover) recordOf(ctx context.Context, a travel.Arrival) (rec store.Record, err error) {
 	if m.life.opt.Store == nil {
 		return rec, hutch.Errorf(hutch.Unsupported, "this server keeps no records, so no sandbox can come here")
@@ -149,8 +152,8 @@ func (m mover) recordOf(ctx context.Context, a travel.Arrival) (rec store.Record
 }
 
 // settle calls commit for a sandbox with a note of its arrival, and adds the sandbox or removes its files. The note is
-// removed before calls can reach the sandbox, because a start that finds the note takes the sandbox back to its state
-// of then.
+// removed before calls can reach the sandbox, because a start that finds the note resets the sandbox to its state at
+// the arrival.
 func (m mover) settle(ctx context.Context, a travel.Arrival, rec store.Record, commit func(context.Context) error) error {
 	err := commit(context.WithoutCancel(ctx))
 	if errors.Is(err, travel.ErrUndecided) {
@@ -180,8 +183,8 @@ func (m mover) settle(ctx context.Context, a travel.Arrival, rec store.Record, c
 	return nil
 }
 
-// discardArrival removes the note of a sandbox that has not come here, and then its files: a note without files would
-// bring a sandbox here that is lost, and files without a note are removed at the next start.
+// discardArrival removes the note of a sandbox that has not arrived, and then its files. The order matters: a note
+// without files would make the next start add a lost sandbox, while files without a note are removed at the next start.
 func (m mover) discardArrival(key string) error {
 	if err := m.life.saved.ForgetArrival(key); err != nil {
 		return err

@@ -20,8 +20,8 @@ func (e *Engine) Update(ctx context.Context, id string, req hutch.UpdateRequest)
 	return e.Sandbox(ctx, id)
 }
 
-// update changes a sandbox whose lifecycle lock is held. Its idle time begins again,
-// so that no change puts it to sleep at once.
+// update changes a sandbox. It also resets the idle time, so that no change puts the sandbox to sleep at once. The
+// caller holds the lifecycle lock.
 func (e *lifecycle) update(ctx context.Context, s *sandbox, req hutch.UpdateRequest) error {
 	now := time.Now()
 	change := func(r *store.Record) { e.applyUpdate(&r.Sandbox, req, now) }

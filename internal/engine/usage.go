@@ -28,14 +28,14 @@ func traced(ctx context.Context, env map[string]string) map[string]string {
 	return env
 }
 
-// accounts are the verbs that say what sandboxes use.
+// accounts are the verbs that report what sandboxes use.
 type accounts struct {
 	life  *lifecycle
 	stats *statsTable
 }
 
-// account reads the use of the instance of s, and adds the increase to the sandbox's account. It is called at
-// intervals, and before the instance is removed: the use between two readings is their difference.
+// account reads the usage of the instance of s, and adds the increase to the sandbox's account. It is called at
+// intervals, and before the instance is removed, because the account has only what was read.
 func (s *sandbox) account(ctx context.Context, inst driver.Instance) (driver.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -85,7 +85,7 @@ func (a accounts) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch
 	}
 	var list []hutch.Usage
 	err := a.life.ledger.Between(ctx, from, to, only, func(u hutch.Usage) error {
-		if list = append(list, u); len(list) >= 2*maxUsageRows { // there can be many more than in the answer
+		if list = append(list, u); len(list) >= 2*maxUsageRows { // there can be many more rows than the answer has
 			if list = q.Grouped(list); len(list) > maxUsageRows {
 				return errUsageRows
 			}
@@ -111,7 +111,7 @@ func (a accounts) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch
 	return list, nil
 }
 
-// saveLedger saves the sums of the day. If that fails, they wait in memory, and the server can end without them.
+// saveLedger saves the sums of the day. After a failure they are only in memory, and are lost if the server ends.
 func (a accounts) saveLedger(ctx context.Context) {
 	if err := a.life.ledger.Save(ctx); err != nil && ctx.Err() == nil {
 		a.life.log.Error("save what was used today", "err", err)
@@ -128,7 +128,7 @@ func (a accounts) unspent(ctx context.Context, s *sandbox, now time.Time) hutch.
 	return more
 }
 
-// usages reads several sandboxes.
+// usages reads the usage of several sandboxes.
 func (a accounts) usages(ctx context.Context, all []*sandbox) []hutch.Usage {
 	list := make([]hutch.Usage, len(all))
 	visit(all, func(i int, s *sandbox) { list[i] = a.usage(ctx, s) })

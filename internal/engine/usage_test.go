@@ -24,8 +24,7 @@ func (b *bench) usage(t *testing.T, owner string) hutch.UsageReport {
 	return r
 }
 
-// The use of an owner's sandboxes is never forgotten: over restarts, and when
-// they are gone.
+// The usage of an owner's sandboxes is never forgotten: not by a restart, and not when the sandboxes are gone.
 func TestUsage(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.Prices = hutch.Prices{Execution: 2} })
 	for _, owner := range []string{"ada", "bob"} {
@@ -61,7 +60,7 @@ func TestUsage(t *testing.T) {
 	check("destroyed, after a restart", 0)
 }
 
-// What was used on a day is kept by owner and image: while its sandboxes run, when they are gone, and over restarts.
+// The usage of a day is kept by owner and image: while the sandboxes run, when they are gone, and over restarts.
 func TestUsageHistory(t *testing.T) {
 	b := start(t, func(o *engine.Options) {
 		o.HealthEvery = 300 * time.Millisecond
@@ -90,7 +89,7 @@ func TestUsageHistory(t *testing.T) {
 		}
 	}
 	check("running")
-	time.Sleep(time.Second) // health checks write the account, and what it means for the day
+	time.Sleep(time.Second) // health checks write the account and the usage of the day
 	check("after health checks")
 	b.end(t)
 	b.boot(t)
@@ -104,8 +103,8 @@ func TestUsageHistory(t *testing.T) {
 	check("destroyed, after a restart")
 }
 
-// TestUsageIsKeptAtEachHealthCheck: every health check writes the use so far to the store, so
-// a kill -9 loses only the usage since the last check.
+// TestUsageIsKeptAtEachHealthCheck: every health check writes the usage so far to the store, so a
+// kill -9 loses only the usage since the last check.
 func TestUsageIsKeptAtEachHealthCheck(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.HealthEvery = 300 * time.Millisecond })
 	b.create(t, hutch.CreateRequest{ID: "box"})
@@ -125,7 +124,7 @@ func TestUsageIsKeptAtEachHealthCheck(t *testing.T) {
 	}
 }
 
-// A command gets the trace that its call is part of.
+// A command gets the trace of its call.
 func TestTraceparent(t *testing.T) {
 	b := start(t, nil)
 	b.create(t, hutch.CreateRequest{ID: "box"})
@@ -145,7 +144,7 @@ func TestTraceparent(t *testing.T) {
 	}
 }
 
-// A look at a sandbox that is destroyed meanwhile does not bring its record back.
+// A request for the record of a sandbox that is destroyed meanwhile does not bring the record back.
 func TestDestroyedWhileLookedAt(t *testing.T) {
 	b := start(t, func(o *engine.Options) { o.HealthEvery = 300 * time.Millisecond })
 	var seen atomic.Bool
@@ -172,15 +171,15 @@ func TestDestroyedWhileLookedAt(t *testing.T) {
 	}
 	close(destroyed)
 	b.create(t, hutch.CreateRequest{ID: "next"})
-	<-later // the round of readings after that one
+	<-later // the next round of readings
 	list, err := b.store.All(t.Context())
 	if err != nil || len(list) != 1 || list[0].Sandbox.ID != "next" {
 		t.Errorf("in the store: %+v, %v", list, err)
 	}
 }
 
-// The bytes that went over the networks of an owner's sandboxes are used, and have
-// a price, also when the sandboxes are gone.
+// The bytes that an owner's sandboxes sent and received over the network count as usage and have a price, also when the
+// sandboxes are gone.
 func TestNetworkIsUsage(t *testing.T) {
 	b := start(t, func(o *engine.Options) {
 		o.Gateway, o.Prices = new(exits).make, hutch.Prices{NetworkGB: 1 << 30}

@@ -14,32 +14,33 @@ import (
 )
 
 // A volume is put into a new sandbox as files, and saved from there: see package volume. Only the record of a sandbox
-// says that it writes to a volume, asleep or awake, so such a claim ends with the sandbox and survives whatever the
-// sandbox does.
+// shows that the sandbox can write to a volume, asleep or awake. So this claim ends with the sandbox, and survives
+// whatever the sandbox does.
 //
-// A sleeping sandbox has nothing unsaved: it is saved before. A sandbox whose volume cannot be saved stays awake, and
-// is destroyed only by force. If a sandbox had to be stopped without its agent, its record says that it is unsaved, and
-// it is woken before it is destroyed.
+// A sleeping sandbox has nothing unsaved, because its volumes are saved before it sleeps. A sandbox whose volume cannot
+// be saved stays awake, and can be destroyed only with force. If a sandbox had to be stopped without its agent, its
+// record marks it as unsaved, and the sandbox is woken before it is destroyed.
 
 // Volumes keeps the content of volumes.
 type Volumes interface {
 	mount.Content
 	// Find returns the record of an owner's volume.
 	Find(owner, name string) (hutch.Volume, error)
-	// Sync exchanges changes with the bucket of a volume, if it has one. An error of free leaves the content unchanged.
+	// Sync exchanges changes with the bucket of a volume, if it has one. If free returns an error, the content does not
+	// change.
 	Sync(ctx context.Context, owner, name string, free func() error) error
 }
 
 const (
-	// saveShare limits the saves of a running sandbox: they take at most one part in saveShare of the time.
+	// saveShare limits the saves of a running sandbox: they take at most 1/saveShare of the time.
 	saveShare = 20
 	// packVolumeTime bounds the transfer of a volume.
 	packVolumeTime = 10 * time.Minute
-	// lastSaveTime limits the save of a sandbox that is destroyed in any case.
+	// lastSaveTime limits the save of a sandbox that is destroyed with force.
 	lastSaveTime = 2 * time.Minute
-	// mostGiveWay is how many saves in a row are ended for other callers.
+	// mostGiveWay is how many saves in a row can end early for other callers.
 	mostGiveWay = 3
-	// lastAnswerTime is how long the agent of a sandbox that is destroyed in any case can take to answer.
+	// lastAnswerTime is how long the agent of a sandbox that is destroyed with force can take to answer.
 	lastAnswerTime = 5 * time.Second
 )
 
@@ -76,7 +77,7 @@ func (s *sandbox) writesTo(volume string) bool {
 	return false
 }
 
-// VolumeUses lists the sandboxes of an owner that have volumes, by the volume's name.
+// VolumeUses lists the sandboxes of an owner that have volumes, by the names of the volumes.
 func (e *Engine) VolumeUses(owner string) map[string][]hutch.VolumeUse {
 	uses := map[string][]hutch.VolumeUse{}
 	for _, s := range e.table.oldestFirst() {
@@ -90,8 +91,8 @@ func (e *Engine) VolumeUses(owner string) map[string][]hutch.VolumeUse {
 	return uses
 }
 
-// sync updates the volumes of a new sandbox, which is in the table, from their buckets. If another sandbox
-// writes to a volume, its content is not changed.
+// sync updates the volumes of a new sandbox, which is in the table, from their buckets. A volume to which
+// another sandbox can write is not changed.
 func (vs *volumes) sync(ctx context.Context, s *sandbox) error {
 	for _, m := range s.Record().Sandbox.Volumes {
 		err := vs.content.Sync(ctx, s.Owner(), m.Name, func() error {
@@ -107,7 +108,7 @@ func (vs *volumes) sync(ctx context.Context, s *sandbox) error {
 	return nil
 }
 
-// fill puts the files of its volumes into a sandbox that no caller uses yet.
+// fill copies the files of a sandbox's volumes into the sandbox, which no caller uses yet.
 func (vs *volumes) fill(ctx context.Context, v hutch.Sandbox, agent *wire.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, packVolumeTime)
 	defer cancel()
@@ -186,7 +187,7 @@ func (vs *volumes) lastSave(ctx context.Context, s *sandbox) error {
 	return vs.save(ctx, s, agent)
 }
 
-// lastSaveUnforced does the same as lastSave, and gives up when another caller destroys the sandbox in any case.
+// lastSaveUnforced does the same as lastSave, but gives up when another caller destroys the sandbox with force.
 func (vs *volumes) lastSaveUnforced(ctx context.Context, s *sandbox) error {
 	ctx, stop := untilEnd(ctx, s, errEnding)
 	defer stop()
@@ -195,8 +196,8 @@ func (vs *volumes) lastSaveUnforced(ctx context.Context, s *sandbox) error {
 
 var errEnding = hutch.Errorf(hutch.Conflict, "its lifetime is over, or another call destroys it with force")
 
-// lastSaveByForce does the same as lastSave, for a sandbox that is destroyed even if the save fails: it does not wait
-// long, and it does not wait for an agent that does not answer.
+// lastSaveByForce does the same as lastSave, for a sandbox that is destroyed even if the save fails. It waits only for
+// a short time, and not at all for an agent that does not answer.
 func (vs *volumes) lastSaveByForce(ctx context.Context, s *sandbox) error {
 	if !s.writes() {
 		return nil
@@ -206,7 +207,7 @@ func (vs *volumes) lastSaveByForce(ctx context.Context, s *sandbox) error {
 	if agent := s.BeginUse(); agent != nil {
 		defer s.EndUse()
 		patience := lastAnswerTime
-		if s.Sandbox().Health == hutch.Unhealthy { // the agent did not answer the last check, but can have been slow only then
+		if s.Sandbox().Health == hutch.Unhealthy { // the agent did not answer the last check, but perhaps it was only slow
 			patience = time.Second
 		}
 		asking, stop := context.WithTimeout(ctx, patience)
@@ -247,8 +248,8 @@ func (vs *volumes) keepSaved() {
 	})
 }
 
-// saveInPassing saves the volumes of a sandbox if that is due. It does not count as a use of the sandbox, and ends
-// without success when a caller wants the lifecycle lock, except after several such ends.
+// saveInPassing saves the volumes of a sandbox if a save is due. It does not count as a use of the sandbox. When a
+// caller wants the lifecycle lock, it gives up, except after several saves that were given up in a row.
 func (vs *volumes) saveInPassing(s *sandbox) {
 	if !s.writes() || time.Now().Before(s.nextSave) || s.Lock(vs.ctx) != nil {
 		return
@@ -256,7 +257,7 @@ func (vs *volumes) saveInPassing(s *sandbox) {
 	defer s.Unlock()
 	ctx, cancel := context.WithCancel(vs.ctx)
 	defer cancel()
-	_, agent, _ := s.BeginSleep(cancel) // a destroy ends it, as it cancels putting the sandbox to sleep
+	_, agent, _ := s.BeginSleep(cancel) // a destroy cancels this save, as it cancels a sleep
 	if agent == nil || !s.Running() || s.Gone() {
 		return
 	}

@@ -46,7 +46,7 @@ func (b *bench) mounted(t *testing.T, id string, change func(*hutch.CreateReques
 	return dir
 }
 
-// kept is the text of a file in the volume, with what is around it.
+// kept returns the content of a file in the volume, without space around it.
 func kept(t *testing.T, s *volume.Store, file string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -127,7 +127,7 @@ func TestOneSandboxWritesToAVolume(t *testing.T) {
 	b.wantKept(t, s, "f", "first")
 }
 
-// A volume that cannot be saved keeps its sandbox awake and from being destroyed, unless by force.
+// A volume that cannot be saved keeps its sandbox awake, and keeps it from being destroyed without force.
 func TestVolumeOverItsQuota(t *testing.T) {
 	b, s := withVolumes(t)
 	dir := b.mounted(t, "a", func(r *hutch.CreateRequest) { r.SleepAfter, r.OnIdle = 0.1, hutch.IdleStop })
@@ -180,7 +180,7 @@ func TestCreateWithAVolumeIsAllOrNothing(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(full, "f"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	link := filepath.Join(t.TempDir(), "link") // as /mnt/data on the host image: no save would find a folder there
+	link := filepath.Join(t.TempDir(), "link") // like /mnt/data on the host image: no save would find a folder there
 	if err := os.Symlink(t.TempDir(), link); err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func (s stuck) Save(ctx context.Context, owner, name string, pack func(io.Writer
 	return s.Store.Save(ctx, owner, name, pack)
 }
 
-// A save that takes long holds up neither the saves of other owners nor the sleep of their sandboxes.
+// A slow save delays neither the saves of other owners nor the sleep of their sandboxes.
 func TestOwnersDoNotWaitForSaves(t *testing.T) {
 	var s *volume.Store
 	b := start(t, func(o *engine.Options) {
@@ -298,7 +298,7 @@ func TestSaveGivesWay(t *testing.T) {
 	}
 }
 
-// together is a store whose saves end only when another one is under way.
+// together is a store whose saves end only when another save is under way.
 type together struct {
 	*volume.Store
 	met chan struct{}
@@ -314,7 +314,7 @@ func (s together) Save(context.Context, string, string, func(io.Writer) error) e
 	return nil
 }
 
-// An engine that destroys its sandboxes at its end does not save them one after the other.
+// An engine that destroys its sandboxes at its end saves them in parallel.
 func TestDestroyOnExitIsNotSerial(t *testing.T) {
 	s, err := volume.Open(t.TempDir(), volume.Options{})
 	if err != nil {
@@ -343,8 +343,9 @@ func TestDestroyOnExitIsNotSerial(t *testing.T) {
 	}
 }
 
-// A sandbox starts with what the bucket of its volume has, and what it saves is written to the bucket. A second sandbox
-// that only reads changes neither. Without its bucket, the volume cannot be in a new sandbox.
+// A new sandbox has the content of the bucket of its volume, and what it saves is written to the bucket. A second
+// sandbox that only reads changes neither the volume nor the bucket. Without its bucket, the volume cannot be in a new
+// sandbox.
 func TestVolumeOfABucket(t *testing.T) {
 	service := s3.Start(t)
 	objects := func() (list []string) {
@@ -401,7 +402,7 @@ func TestVolumeOfABucket(t *testing.T) {
 	}
 }
 
-// soon waits until a condition is true.
+// soon waits until so returns true.
 func soon(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(10 * time.Millisecond) {
@@ -430,7 +431,8 @@ func TestVolumeOfALostSandbox(t *testing.T) {
 	}
 }
 
-// A sandbox that was stopped without its agent, and so without a save, is saved before it is destroyed asleep.
+// The volumes of a sandbox that was stopped without its agent, and so without a save, are saved before the sandbox is
+// destroyed.
 func TestStoppedWithoutItsAgent(t *testing.T) {
 	b, s := withVolumes(t)
 	dir := b.mounted(t, "a", nil)
@@ -449,7 +451,7 @@ func TestStoppedWithoutItsAgent(t *testing.T) {
 	b.wantKept(t, s, "f", "first")
 }
 
-// An agent that does not answer holds up no destroy by force, and prevents one without.
+// An agent that does not answer does not delay a destroy with force, and prevents a destroy without force.
 func TestSilentAgentAndVolume(t *testing.T) {
 	b, _ := withVolumes(t)
 	b.mounted(t, "a", nil)
@@ -467,7 +469,8 @@ func TestSilentAgentAndVolume(t *testing.T) {
 	}
 }
 
-// A sandbox of a template has the template's volumes, unless its create names others, and the template has no files of them.
+// A sandbox of a template has the template's volumes, unless its create request names other volumes. The template has
+// no files of its volumes.
 func TestVolumesOfATemplate(t *testing.T) {
 	b, s := withVolumes(t)
 	if _, err := s.Create("", hutch.VolumeRequest{Name: "more"}); err != nil {

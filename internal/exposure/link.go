@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	linkTime    = time.Hour // link time of a link that names no other lifetime
+	linkTime    = time.Hour // lifetime of a link whose request has none
 	maxLinkTime = 30 * 24 * time.Hour
 )
 
@@ -24,7 +24,7 @@ func CheckLinkTime(lifetime hutch.Seconds) error {
 }
 
 // Link signs a URL that opens an exposed port until its end, as long as the holder has the same proof (see
-// hutch.Preview.SignFor). An empty holder is for a link that only time and Unexpose end.
+// hutch.Preview.SignFor). A link with an empty holder ends only by time or Unexpose.
 func (t *Table) Link(x store.Exposure, lifetime hutch.Seconds, holder string, proof []byte) hutch.PortLink {
 	p := hutch.Preview{Port: t.Port(x), Key: []byte(x.Key)}
 	end := time.Now().Add(cmp.Or(lifetime.Duration(), linkTime)).Truncate(time.Second).UTC()
@@ -32,7 +32,7 @@ func (t *Table) Link(x store.Exposure, lifetime hutch.Seconds, holder string, pr
 	return hutch.PortLink{URL: link, ExpiresAt: end}
 }
 
-// ValidToken reports whether a port is exposed with that token. Its duration reveals nothing about the token.
+// ValidToken reports whether a port is exposed with this token. The time it takes reveals nothing about the token.
 func ValidToken(list []store.Exposure, port int, token string) bool {
 	x, ok := Find(list, port)
 	return ok && hmac.Equal([]byte(x.Token), []byte(token))

@@ -12,7 +12,8 @@ import (
 
 const (
 	reservedFor = 30 * 24 * time.Hour
-	// MaxReserved is the most labels that stay reserved for one owner. The oldest ones are given up.
+	// MaxReserved is the most labels that stay reserved for one owner. Beyond that, the oldest reservations are
+	// removed.
 	MaxReserved = 1000
 )
 
@@ -22,8 +23,8 @@ type reservation struct {
 	Until time.Time `json:"until"`
 }
 
-// Open reads the reservations of an earlier run, and those of other nodes, and keeps new ones there. Call it
-// before anything else.
+// Open reads the reservations of an earlier run, and those of other nodes, from the collection, and keeps new ones
+// there. Call it before anything else.
 func (t *Table) Open(ctx context.Context, collection *store.Collection) (err error) {
 	t.shared = collection.Shared()
 	t.stored, err = store.OpenMirror(ctx, collection, t.apply)
@@ -77,7 +78,7 @@ func (t *Table) reserveLocked(d *store.Draft, key labelKey, owner string) error 
 		case k == key:
 		case now.After(v.Until):
 			d.Delete(hex.EncodeToString(k[:]))
-		case v.Owner == owner && v.Until.Before(now.Add(2*reservedFor)): // others are in use
+		case v.Owner == owner && v.Until.Before(now.Add(2*reservedFor)): // all others are in use
 			if count++; v.Until.Before(until) {
 				first, until = k, v.Until
 			}
@@ -89,7 +90,8 @@ func (t *Table) reserveLocked(d *store.Draft, key labelKey, owner string) error 
 	return err
 }
 
-// claim keeps a label for its owner for as long as it is in use, on any node. With only one node, the table does.
+// claim keeps a label for its owner for as long as the label is in use, on any node. A server without other nodes needs
+// no claim, because the table has all labels in use.
 func (t *Table) claim(owner string, x store.Exposure) error {
 	if !t.shared {
 		return nil
@@ -107,7 +109,8 @@ func (t *Table) claim(owner string, x store.Exposure) error {
 	})
 }
 
-// Owner returns the owner that a label is reserved for, on any node. With only one node, labels in use are not reserved.
+// Owner returns the owner that a label is reserved for, on any node. A server without other nodes does not reserve
+// labels in use.
 func (t *Table) Owner(label string) (owner string, known bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -1,12 +1,12 @@
 // Package exposure is the table of exposed ports: each label leads to a port of a sandbox.
 //
-// A label is the first part of the host name of a preview's URL. It is looked up by its hash: a lookup takes the same
-// time for an almost correct label as for any other. A label is never parsed, so it does not matter that one label can
-// be read as several ids and tokens.
+// A label is the first part of the host name of a preview's URL. It is looked up by its hash, so a lookup takes the
+// same time for an almost correct label as for any other. A label is never parsed, so it does not matter if one label
+// can be read as several pairs of id and token.
 //
 // A label that was public once is in bookmarks, and browsers keep cookies for it. When its port or its sandbox is
 // removed, the label stays reserved for its owner: no other owner gets the same URL. Reservations survive a restart of
-// the daemon; exposures are kept in the records of their sandboxes, and the engine publishes them again.
+// the daemon. Exposures are kept in the records of their sandboxes, and the engine publishes them again.
 package exposure
 
 import (
@@ -31,14 +31,14 @@ type labelKey = [sha256.Size]byte
 
 func keyOf(x store.Exposure) labelKey { return sha256.Sum256([]byte(x.Label())) }
 
-// entry is one exposed port. An entry never changes: it is replaced.
+// entry is one exposed port. An entry is never changed, only replaced.
 type entry struct {
 	hutch.Preview
 	end context.CancelFunc // closes the connections of this label
 }
 
-// Table has the exposed ports of all sandboxes. Its methods are safe for concurrent use; while a method uses the list
-// of a sandbox's ports, no other call may change that list.
+// Table has the exposed ports of all sandboxes. Its methods are safe for concurrent use. While a method uses the list
+// of a sandbox's ports, no other call must change that list.
 type Table struct {
 	ctx    context.Context // done when the server closes: then all connections end
 	url    func(label string) string
@@ -51,8 +51,8 @@ type Table struct {
 	reserved map[labelKey]reservation
 }
 
-// New returns an empty table whose connections end with ctx. A port is shown at
-// url(label); with a nil url, no port can be exposed.
+// New returns an empty table whose connections end with ctx. url returns the URL of a label; if url is nil, no port can
+// be exposed.
 func New(ctx context.Context, url func(label string) string, log *slog.Logger) *Table {
 	t := &Table{ctx: ctx, url: url, log: log, entries: map[labelKey]*entry{}, reserved: map[labelKey]reservation{}}
 	t.stored, _ = store.OpenMirror(ctx, nil, t.apply) // in memory until Open, so this cannot fail
@@ -69,7 +69,7 @@ func (t *Table) Preview(label string) (hutch.Preview, bool) {
 	return hutch.Preview{}, false
 }
 
-// Port returns an exposed port with its URL, which follows from where the server is reached now.
+// Port returns an exposed port with its URL. The URL depends on the present address of the server.
 func (t *Table) Port(x store.Exposure) hutch.Port {
 	p := x.Port
 	if p.Port != 0 && t.url != nil {
@@ -95,8 +95,8 @@ type Holder struct {
 	Keep           func(ports []store.Exposure) error // writes the new list to the sandbox's record
 }
 
-// Expose exposes a port, or changes its exposure: the table has the new label before the record has it, and the old
-// label until then.
+// Expose exposes a port, or changes its exposure. It adds the new label to the table before it writes the record, and
+// removes the old label after that.
 func (t *Table) Expose(h Holder, req hutch.ExposeRequest) (hutch.Port, error) {
 	if t.url == nil {
 		return hutch.Port{}, hutch.Errorf(hutch.Unsupported, "nothing here can show a port: run the server (hutch serve), or use hutch forward")
@@ -129,7 +129,7 @@ func (t *Table) Expose(h Holder, req hutch.ExposeRequest) (hutch.Port, error) {
 	return t.Port(x), nil
 }
 
-// Unexpose removes the URL of a port, first from the record. It succeeds for a port that is not exposed.
+// Unexpose removes the URL of a port, first from the record. If the port is not exposed, it does nothing.
 func (t *Table) Unexpose(h Holder, port int) error {
 	x, ok := Find(h.Ports, port)
 	if !ok {
@@ -142,8 +142,8 @@ func (t *Table) Unexpose(h Holder, port int) error {
 	return nil
 }
 
-// Publish puts an exposure that is on record into the table. An exposure with the
-// same label must be of the same sandbox; its connections are closed.
+// Publish puts an exposure from a record into the table. If the table has an exposure with the same label, it must be
+// of the same sandbox; its connections are closed.
 func (t *Table) Publish(owner string, x store.Exposure) error {
 	life, end := context.WithCancel(t.ctx)
 	p := hutch.Preview{Port: t.Port(x), Owner: owner, Key: []byte(x.Key), Life: life}
@@ -174,7 +174,7 @@ func (t *Table) Remove(all []store.Exposure) {
 	}
 }
 
-// withdraw removes an exposure from the table and reserves its label.
+// withdraw removes an exposure from the table, and reserves its label.
 func (t *Table) withdraw(owner string, x store.Exposure) {
 	t.Reserve(owner, x)
 	t.remove(x)
@@ -190,7 +190,7 @@ func (t *Table) remove(x store.Exposure) {
 	}
 }
 
-// changed applies a request to an exposure, or to none.
+// changed returns an exposure changed by a request. old is zero for a new exposure.
 func changed(old store.Exposure, req hutch.ExposeRequest) store.Exposure {
 	x := old
 	if old.Port.Port == 0 {

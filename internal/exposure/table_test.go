@@ -19,7 +19,7 @@ func newTable(t *testing.T) *exposure.Table {
 	return exposure.New(t.Context(), func(label string) string { return "http://" + label + ".localhost" }, slog.New(slog.DiscardHandler))
 }
 
-// box is a sandbox whose record is in memory, or cannot be written.
+// box is a sandbox with its record in memory. The record can be made unwritable.
 type box struct {
 	*exposure.Table
 	owner, id string
@@ -40,8 +40,8 @@ func (b *box) expose(token string) (hutch.Port, error) {
 	return b.Expose(b.holder(), hutch.ExposeRequest{Port: 80, Token: token})
 }
 
-// A change that cannot be written to the record changes nothing, and one that can
-// closes the connections that came by the old label.
+// A change that cannot be written to the record changes nothing. A change that can be written closes the connections
+// through the old label.
 func TestExposeIsAllOrNothing(t *testing.T) {
 	b := &box{Table: newTable(t), owner: "ada", id: "sb"}
 	first, err := b.expose("one")
@@ -92,8 +92,8 @@ func TestPortsAreBounded(t *testing.T) {
 	}
 }
 
-// A label stays its owner's for 30 days, also over a restart, and no owner can
-// have another's labels given up.
+// A label stays reserved for its owner for 30 days, also over a restart. No owner can cause the removal of another
+// owner's labels.
 func TestReservedLabels(t *testing.T) {
 	db, err := store.Open(t.Context(), store.Memory)
 	if err != nil {
@@ -170,7 +170,7 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// Each node of a fleet knows whose a label is that is in use on another node.
+// Each node of a fleet knows the owner of a label that is in use on another node.
 func TestOwnerOnAnyNode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)

@@ -13,12 +13,12 @@ import (
 	"hutch/internal/wire"
 )
 
-// Sandboxes that start from one snapshot share its files where the runtime can: the files are unpacked once, into an
-// instance that becomes the base layer of the sandboxes' instances. Running sandboxes hold the layer. A restarted
-// daemon knows no layers: it makes a new one when needed, and the old one is removed with the last instance that uses
-// it.
+// Sandboxes that start from the same snapshot share its files if the runtime supports it: the files are unpacked once,
+// into an instance that becomes the base layer of the sandboxes' instances. Running sandboxes hold the layer. A
+// restarted daemon knows no layers: it makes a new layer when needed, and the old one is removed with the last instance
+// that uses it.
 
-// minShared is how much has to be written for a layer to be worth an instance.
+// minShared is the least size of the files for which a layer is worth an instance.
 const minShared = 4 << 20
 
 // OwnFiles plans an instance with its own copy of the files of a snapshot.
@@ -26,7 +26,8 @@ func (m *Maker) OwnFiles(ctx context.Context, snap *snapshots.Snapshot, d driver
 	return Plan{Create: d.Create, Fill: func(a *wire.Client) error { return saved.Unpack(ctx, a, snap.Record.Sandbox.Image, snap.Archive()) }}
 }
 
-// SharedFiles plans an instance that starts with the files of a snapshot, and shares them with others if it can.
+// SharedFiles plans an instance that starts with the files of a snapshot, and shares them with other instances if
+// possible.
 func (m *Maker) SharedFiles(ctx context.Context, snap *snapshots.Snapshot, d driver.Driver) Plan {
 	own := m.OwnFiles(ctx, snap, d)
 	r, ok := driver.As[driver.Layerer](d)
@@ -70,8 +71,8 @@ func (m *Maker) notShared(snap *snapshots.Snapshot, err error) {
 	m.log.Warn("share the files of a snapshot", "snapshot", snap.Snapshot.ID, "err", err, "cause", hutch.AsError(err).Cause)
 }
 
-// shareable reports whether a shared layer of a snapshot's files is useful. When a sandbox with a shared layer has
-// slept, it has its own copy of the files. The copy must fit into its memory, while a layer does not count as its
+// shareable reports whether a shared layer of a snapshot's files is useful. A sandbox with a shared layer has its own
+// copy of the files after a sleep. This copy must fit into the sandbox's memory, while a layer does not count as its
 // memory.
 func shareable(s *snapshots.Snapshot) bool {
 	l := s.Snapshot.Limits
@@ -98,8 +99,8 @@ func (m *Maker) layer(ctx context.Context, snap *snapshots.Snapshot, r driver.La
 	return r.Layer(ctx, inst)
 }
 
-// FromMemory plans an instance that continues from a snapshot's memory, for a sandbox with that environment. restore is
-// Maker.Restore, or the driver's Restore.
+// FromMemory plans an instance that continues from a snapshot's memory. env is the environment of its sandbox. restore
+// is Maker.Restore, or the driver's Restore.
 func FromMemory(s *snapshots.Snapshot, env map[string]string, restore func(context.Context, driver.Spec, string) (driver.Instance, error)) Plan {
 	tell := kernel.Reborn(env)
 	return Plan{Tell: tell, Create: func(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
@@ -115,8 +116,8 @@ func FromMemory(s *snapshots.Snapshot, env map[string]string, restore func(conte
 	}}
 }
 
-// GiveIdentity gives an instance the identity of its new sandbox. token is the token in the instance's memory. On
-// failure the instance is destroyed.
+// GiveIdentity gives an instance the identity of its new sandbox. token is the old token, which is in the
+// instance's memory. On failure the instance is destroyed.
 func GiveIdentity(ctx context.Context, inst driver.Instance, token string, who wire.Identity) (driver.Instance, error) {
 	agent := wire.NewClient(inst.Dial, token)
 	defer agent.Close()
@@ -129,7 +130,7 @@ func GiveIdentity(ctx context.Context, inst driver.Instance, token string, who w
 // Restore makes an instance that continues from the state that a driver saved to dir. It uses a vacant instance of the
 // pool if there is one.
 func (m *Maker) Restore(ctx context.Context, r driver.Restorer, v hutch.Sandbox, spec driver.Spec, dir string) (driver.Instance, error) {
-	if build, err := r.BuildOf(dir); err != nil || build != r.Build() { // the vacant instances are of this build
+	if build, err := r.BuildOf(dir); err != nil || build != r.Build() { // vacant instances have the present build
 		return r.Restore(ctx, spec, dir)
 	}
 	s, ok := m.pool.Take(Vacant(KindOf(v)))

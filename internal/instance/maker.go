@@ -1,8 +1,9 @@
-// Package instance makes the instances that sandboxes run in: new ones, copies of snapshots, and those that the pool
-// keeps ready in advance.
+// Package instance makes the instances that sandboxes run in: new instances, copies of snapshots, and instances that
+// the pool keeps ready.
 //
-// A Plan says how to make an instance, and Open does it. The returned instance runs and belongs to the caller; after an
-// error nothing is left. A Maker knows no sandboxes: the driver.Spec says for which one an instance is.
+// A Plan describes how to make an instance, and Open does it. The returned instance runs and belongs to the caller;
+// after an error nothing is left. A Maker knows no sandboxes: the driver.Spec describes the sandbox that an instance is
+// for.
 package instance
 
 import (
@@ -31,10 +32,10 @@ type Options struct {
 	Network bool              // instances get a network
 	Env     map[string]string // environment of every sandbox
 	Pool    pool.Options
-	Least   map[pool.Kind]int // how many of a kind the pool has even when no caller asks
+	Least   map[pool.Kind]int // how many of a kind the pool keeps even without demand
 	Warm    []wire.Context    // the interpreters that wait in each instance of the pool
 	Memory  Memory
-	Uses    *atomic.Int32 // calls to sandboxes in progress: the pool waits for them for a while
+	Uses    *atomic.Int32 // calls to sandboxes in progress: the pool waits a while for their end
 	Log     *slog.Logger
 }
 
@@ -46,15 +47,15 @@ type Maker struct {
 	pool      *pool.Pool[*Spare]
 	snaps     *snapshots.Catalog
 	starts    *fairqueue.Queue
-	beginning atomic.Int32 // sandboxes that are being made: the pool waits until there are none
+	beginning atomic.Int32 // sandboxes that are being made: while there are any, the pool waits
 
 	memory sync.Mutex // guards looked and scarce
 	looked time.Time  // when the memory was last checked
 	scarce bool       // the result of that check
 }
 
-// slowStart is the longest time of an ordinary start on a busy machine. More starts at once than there are slots would
-// only delay each of them.
+// slowStart is the longest time that an ordinary start takes on a busy machine. More parallel starts than there are
+// slots would only delay each start.
 const slowStart = 5 * time.Second
 
 // New returns a Maker that works until ctx is done.
@@ -69,7 +70,7 @@ func New(ctx context.Context, opt Options) *Maker {
 // UseSnapshots gives the Maker the snapshots from which instances can start. Call it before anything else.
 func (m *Maker) UseSnapshots(snaps *snapshots.Catalog) { m.snaps = snaps }
 
-// Driver returns the runtime of a name; "" is the default.
+// Driver returns the runtime with a name; "" is the default.
 func (m *Maker) Driver(name string) (driver.Driver, error) {
 	var names []string
 	for _, d := range m.opt.Drivers {
@@ -84,11 +85,11 @@ func (m *Maker) Driver(name string) (driver.Driver, error) {
 // Create makes a new instance.
 type Create func(context.Context, driver.Spec) (driver.Instance, error)
 
-// Plan says how to make an instance.
+// Plan describes how to make an instance.
 type Plan struct {
 	Owner  string            // owner of the sandbox that starts
 	Spare  *Spare            // an instance of the pool to use; nil for none
-	Tell   map[string]string // environment for the interpreters that live in it
+	Tell   map[string]string // environment for the interpreters that already run in the instance
 	Create Create            // makes an instance if no spare is ready, or the spare cannot be used
 	// Fill writes files into the new instance, before any caller uses it. It can be nil.
 	Fill func(*wire.Client) error
@@ -97,7 +98,7 @@ type Plan struct {
 	Base *snapshots.Base
 }
 
-// Begin says that a sandbox is being made, until end is called: the pool waits.
+// Begin records that a sandbox is being made, until end is called. The pool waits meanwhile.
 func (m *Maker) Begin() (end func()) {
 	m.beginning.Add(1)
 	return func() { m.beginning.Add(-1) }
@@ -128,8 +129,8 @@ func (m *Maker) Open(ctx context.Context, runtime string, plan Plan, spec driver
 	return inst, agent, nil
 }
 
-// Root returns the root file system of an instance of a kind, for the user of its commands. On a runtime where no
-// command can be root, the user of host images replaces an image's root.
+// Root returns the root file system of an instance of a kind, for the user of its commands. If no command can be
+// root on its runtime, the user of host images replaces an image's root.
 func (m *Maker) Root(ctx context.Context, k pool.Kind) (image.Root, error) {
 	root, err := m.opt.Image(ctx, k.Image)
 	if err != nil {
@@ -251,7 +252,7 @@ func Freeze(ctx context.Context, inst driver.Instance) bool {
 	return ok && f.Freeze(ctx) == nil
 }
 
-// Environ returns an environment as programs are given it.
+// Environ returns an environment in the form that programs receive.
 func Environ(env map[string]string) []string {
 	var list []string
 	for k, v := range env {

@@ -15,18 +15,18 @@ type Memory struct {
 	Exhausted func() bool
 	// Kills counts the processes that the kernel has ended for lack of memory.
 	Kills func() int
-	// Stalls reports, when it is called every second, that programs make no progress for lack of memory, and that the
-	// kernel does not end any.
+	// Stalls reports whether programs make no progress for lack of memory while the kernel does not kill any. Call it
+	// every second.
 	Stalls func() bool
 }
 
-// ErrShort is the error for an instance that was not started, so that the kernel does not have to kill another process
-// for it.
+// ErrShort is the error for an instance that was not started because the kernel would have to kill another process for
+// it.
 var ErrShort = hutch.Errorf(hutch.Exhausted,
 	"the server is short of memory: try again in a few seconds. Destroy sandboxes, or let idle ones sleep sooner, if it stays so").
 	With("limit", "memory of the server").With("retryAfter", 5)
 
-// lookEvery is how long a check of the memory is valid: a check takes a tenth of the time of a create from the pool.
+// lookEvery is how long a check of the memory is valid. A check takes a tenth as long as a create from the pool.
 const lookEvery = 50 * time.Millisecond
 
 // Scarce reports whether there is too little memory for one more sandbox.
@@ -50,8 +50,8 @@ func (m *Maker) Kills() int {
 	return m.opt.Memory.Kills()
 }
 
-// WasShort reports whether an instance could not be made for lack of memory: the kernel said so, or has killed more
-// processes than before.
+// WasShort reports whether an instance could not be made for lack of memory: the kernel returned that error, or has
+// killed more processes than before.
 func (m *Maker) WasShort(err error, before int) bool {
 	return errors.Is(err, unix.ENOMEM) || errors.Is(err, hutch.Unavailable) && m.Kills() > before
 }

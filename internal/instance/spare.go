@@ -17,17 +17,17 @@ import (
 	"hutch/internal/wire"
 )
 
-// Spare is an instance of the pool, which has no sandbox yet. Only its agent has run in it. If it starts from a
-// snapshot, the snapshot's programs have run too, and it is frozen. In a vacant instance nothing has run.
+// Spare is an instance of the pool that has no sandbox yet. Only its agent has run in it. If it starts from a snapshot,
+// it is frozen, and the snapshot's programs have run in it too. In a vacant instance nothing has run.
 type Spare struct {
 	kind      pool.Kind
 	id, token string
-	image     image.Root      // image of the kind, when this was made
+	image     image.Root      // image of the kind, when the instance was made
 	root      image.Root      // root file system for the kind's user
 	inst      driver.Instance // a driver.Vacancy if vacant
 	agent     *wire.Client    // nil if vacant
 	frozen    bool
-	base      *snapshots.Base // layer that it shares with others
+	base      *snapshots.Base // layer that the instance shares with others
 }
 
 // adoptTime limits how long adopting a spare instance can take.
@@ -45,8 +45,8 @@ func (s *Spare) adopt(ctx context.Context, who wire.Identity) error {
 	return s.agent.Adopt(ctx, who)
 }
 
-// become gives a spare instance the same state as a new one for the sandbox, with tell for the interpreters that live
-// in it.
+// become gives a spare instance the same state as a new instance for the sandbox. tell is the environment for the
+// interpreters that already run in it.
 func (s *Spare) become(ctx context.Context, spec driver.Spec, tell map[string]string) error {
 	if !reflect.DeepEqual(s.root, spec.Root) {
 		return errors.New("the image is not as it was")
@@ -59,8 +59,8 @@ func (s *Spare) become(ctx context.Context, spec driver.Spec, tell map[string]st
 	return s.adopt(ctx, wire.Identity{Hostname: spec.Boot.Hostname, Env: spec.Boot.Env, Tell: tell})
 }
 
-// wait pauses the instance until a sandbox takes it, if programs run in it: they must continue from the moment of the
-// snapshot, and use no CPU until then.
+// wait pauses the instance until a sandbox takes it, if programs run in it. Those programs must use no CPU until then,
+// and must continue from the moment of the snapshot.
 func (s *Spare) wait(ctx context.Context) error {
 	f, ok := driver.As[driver.Freezer](s.inst)
 	if !ok || !s.kind.Memory {
@@ -79,8 +79,8 @@ func (s *Spare) HandOver() (id, token string, base *snapshots.Base) {
 	return s.id, s.token, base
 }
 
-// Take returns an instance of the pool, which the caller opens by a Plan; nil when none is ready. An instance from a
-// deleted snapshot is not returned.
+// Take returns an instance of the pool, or nil if none is ready. The caller opens the instance by a Plan. An instance
+// from a deleted snapshot is not returned.
 func (m *Maker) Take(k pool.Kind) *Spare {
 	if k.Snapshot != "" && !m.snaps.Has(k.Snapshot) {
 		return nil
@@ -92,10 +92,10 @@ func (m *Maker) Take(k pool.Kind) *Spare {
 // Withdraw frees the copies of a snapshot that wait in the pool.
 func (m *Maker) Withdraw(snapshot string) { m.pool.Withdraw(snapshot) }
 
-// PoolState reports the instances that the pool has, and those that it still needs.
+// PoolState reports the instances that the pool has, and those that it has yet to make.
 func (m *Maker) PoolState() hutch.PoolState { return m.pool.State() }
 
-// discard frees spare instances.
+// discardSpares frees spare instances.
 func (m *Maker) discardSpares(spares []*Spare) {
 	var all sync.WaitGroup
 	for _, s := range spares {
@@ -109,11 +109,11 @@ func (m *Maker) discardSpares(spares []*Spare) {
 	all.Wait()
 }
 
-// poolEvery is how often the pool is checked without any request.
+// poolEvery is how often the pool is checked if there is no request.
 const poolEvery = 5 * time.Second
 
-// KeepPool keeps the pool filled, one instance at a time, until the engine closes. One copy of a snapshot can be made
-// at the same time, because it takes long if it has many files.
+// KeepPool keeps the pool filled until the engine closes. It makes one instance at a time. In parallel it makes one
+// copy of a snapshot at a time, because a copy of many files takes long.
 func (m *Maker) KeepPool() {
 	tick := time.NewTicker(poolEvery)
 	defer tick.Stop()
@@ -146,8 +146,8 @@ func (m *Maker) KeepPool() {
 	}
 }
 
-// currentRoots looks at the images of the pool, which may take a while when that
-// was not done lately: better here than while a caller waits for a sandbox.
+// currentRoots looks up the images of the pool. That can take a while if it was not done recently, so it is done here
+// and not while a caller waits for a sandbox.
 func (m *Maker) currentRoots() map[string]image.Root {
 	roots := map[string]image.Root{}
 	for _, name := range m.pool.Images() {
@@ -171,7 +171,8 @@ const (
 	poolOwner = "the pool"
 )
 
-// waitQuiet waits for a while until making an instance delays no caller. It is false when the engine closes.
+// waitQuiet waits until making an instance delays no caller, but only for a limited time. It returns false when the
+// engine closes.
 func (m *Maker) waitQuiet() bool {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -188,7 +189,7 @@ func (m *Maker) waitQuiet() bool {
 	}
 }
 
-// addToPool adds an instance to the pool, after a trial adoption has succeeded.
+// addToPool adds an instance to the pool, if a trial adoption succeeds.
 func (m *Maker) addToPool(k pool.Kind) {
 	s, err := m.prepare(k)
 	if k.Snapshot == "" && !k.Vacant && errors.Is(err, hutch.Unsupported) {
@@ -204,7 +205,7 @@ func (m *Maker) addToPool(k pool.Kind) {
 		return
 	}
 	m.pool.Put(k, s)
-	if k.Snapshot != "" && !m.snaps.Has(k.Snapshot) { // deleted while this was made
+	if k.Snapshot != "" && !m.snaps.Has(k.Snapshot) { // the snapshot was deleted meanwhile
 		m.pool.Withdraw(k.Snapshot)
 	}
 }
@@ -244,7 +245,7 @@ func (m *Maker) prepare(k pool.Kind) (*Spare, error) {
 	return s, nil
 }
 
-// tryOut makes a trial adoption of an instance, and prepares it for the real one.
+// tryOut makes a trial adoption of an instance, and prepares the instance for the real adoption.
 func (m *Maker) tryOut(s *Spare) error {
 	env := append(s.root.Env[:len(s.root.Env):len(s.root.Env)], Environ(m.opt.Env)...)
 	if err := s.adopt(m.ctx, wire.Identity{Hostname: "spare", Env: env}); err != nil {
@@ -254,7 +255,7 @@ func (m *Maker) tryOut(s *Spare) error {
 	return s.wait(m.ctx)
 }
 
-// plan says how an instance of a kind is made.
+// plan returns how to make an instance of a kind.
 func (m *Maker) plan(k pool.Kind) (Plan, error) {
 	d, err := m.Driver(k.Runtime)
 	if err != nil {
@@ -285,8 +286,8 @@ func (m *Maker) planCopy(k pool.Kind, d driver.Driver, r driver.Restorer) (Plan,
 	return m.SharedFiles(m.ctx, snap, d), nil
 }
 
-// warm starts the waiting interpreters in an instance for the pool. If one fails, only the first context of its
-// language is slower.
+// warm starts the waiting interpreters in an instance for the pool. If an interpreter fails, only the first
+// context of its language is slower.
 func (m *Maker) warm(s *Spare) {
 	if s.kind.Memory {
 		return
@@ -298,8 +299,8 @@ func (m *Maker) warm(s *Spare) {
 	}
 }
 
-// warmOf returns the interpreters that wait in an instance of a kind: those of its template, or otherwise those of the
-// server.
+// warmOf returns the interpreters that wait in an instance of a kind: those of its template, or those of the server if
+// it has no template.
 func (m *Maker) warmOf(k pool.Kind) []wire.Context {
 	if k.Snapshot == "" {
 		return m.opt.Warm
@@ -326,8 +327,8 @@ func Vacant(k pool.Kind) pool.Kind {
 	return k
 }
 
-// KindFrom returns the kind of instance that starts from a snapshot, for sandboxes like v: with memory if the snapshot
-// has it, and if it is wanted.
+// KindFrom returns the kind of instance that starts from a snapshot, for sandboxes like v. The instance has memory if
+// memory is true and the snapshot has memory.
 func KindFrom(s *snapshots.Snapshot, v hutch.Sandbox, memory bool) pool.Kind {
 	k := KindOf(v)
 	k.Snapshot, k.Memory, k.Size = s.Snapshot.ID, memory && s.Snapshot.Memory, max(s.Snapshot.Size, s.Unpacked)

@@ -1,12 +1,13 @@
-// Package ledger keeps what was used on each day, by owner and image.
+// Package ledger keeps the usage of each day, by owner and image.
 //
-// A sandbox's account, which [hutch/internal/box] keeps, is the whole of what it used. When its record is written, the
-// increase since the last time is added here, to the sums of that day. So the ledger needs no data of its own about
-// sandboxes, and keeps the use of those that are gone.
+// A sandbox's account, which [hutch/internal/box] keeps, is the total usage of the sandbox. When its record is written,
+// the increase since the last time is added here, to the sums of that day. So the ledger needs no data of its own about
+// sandboxes, and keeps the usage of sandboxes that are gone.
 //
 // Increases wait in memory until [Ledger.Save] adds them to documents of the store. There is a collection for each
-// month and, in it, a document for each day and owner, with a sum for each image. All nodes of a fleet add to the same
-// documents. What waits when the server is killed is missing in the sums of its day; accounts are not affected.
+// month. In it, there is a document for each day and owner, with a sum for each image. All nodes of a fleet add to the
+// same documents. If the server is killed, the waiting increases are missing in the sums of the day; accounts are not
+// affected.
 package ledger
 
 import (
@@ -21,7 +22,8 @@ import (
 )
 
 const (
-	// maxImages is how many images a day and owner have sums for. The use of further images is added up as otherImages.
+	// maxImages is how many images have sums of their own, for each day and owner. The usage of further images is added
+	// up as otherImages.
 	maxImages   = 100
 	otherImages = "(other images)"
 
@@ -29,7 +31,7 @@ const (
 	dayForm   = time.DateOnly
 )
 
-// page is what one document is about.
+// page identifies a document.
 type page struct{ day, owner string }
 
 // images are sums by image.
@@ -44,11 +46,11 @@ func (i images) add(image string, more hutch.Usage) {
 
 // Ledger has the sums. It is safe for concurrent use.
 type Ledger struct {
-	store *store.Store // nil: sums stay in memory
+	store *store.Store // if nil, sums stay in memory
 
-	saving sync.RWMutex // to read while nothing is saved, or to save
+	saving sync.RWMutex // locked to save; read-locked to read while nothing is saved
 	mu     sync.Mutex
-	waits  map[page]images // increases that no document has
+	waits  map[page]images // increases that are in no document yet
 	swept  string          // the month in which expired months were removed
 }
 
@@ -66,7 +68,7 @@ func (l *Ledger) Add(at time.Time, owner, image string, more hutch.Usage) {
 	l.addLocked(p, image, more)
 }
 
-// Save adds what waits to the documents.
+// Save adds the waiting increases to the documents.
 func (l *Ledger) Save(ctx context.Context) error {
 	if l.store == nil {
 		return nil
@@ -79,7 +81,7 @@ func (l *Ledger) Save(ctx context.Context) error {
 	l.mu.Unlock()
 	for p, more := range waits {
 		if err := l.month(p.day[:len(monthForm)]).Count(ctx, p.key(), more.addTo); err != nil {
-			l.putBack(waits) // the others would fail, too, each after its own time limit
+			l.putBack(waits) // the other pages would fail, too, each after its own time limit
 			return err
 		}
 		delete(waits, p)
@@ -124,7 +126,8 @@ func parse(doc []byte) (images, error) {
 	return sums, json.Unmarshal(doc, &sums)
 }
 
-// Sweep removes the year of months before the oldest day that a query can have, once in each month and after each start.
+// Sweep removes a year of months: those just before the oldest day that a query can have. It does so once in each month
+// and after each start.
 func (l *Ledger) Sweep(ctx context.Context) error {
 	l.saving.Lock()
 	defer l.saving.Unlock()
@@ -156,12 +159,12 @@ func empty(ctx context.Context, c *store.Collection) error {
 	})
 }
 
-// Between calls f with the sums of each day between two days, each sum with its day, owner and image. If owner is nil,
-// it does so for all owners; otherwise it reads only the documents of that owner.
+// Between calls f with the sums of each day in a period, each sum with its day, owner and image. If owner is nil, it
+// does so for all owners; otherwise it reads only the documents of that owner.
 func (l *Ledger) Between(ctx context.Context, from, to time.Time, owner *string, f func(hutch.Usage) error) error {
 	first, last := from.Format(dayForm), to.Format(dayForm)
 	wanted := func(p page) bool { return p.day >= first && p.day <= last && (owner == nil || p.owner == *owner) }
-	l.saving.RLock() // what waits is in memory or in a document, not between
+	l.saving.RLock() // increases are in memory or in a document, not in between
 	defer l.saving.RUnlock()
 	l.mu.Lock()
 	var waits []hutch.Usage
@@ -209,7 +212,7 @@ func each(list []hutch.Usage, f func(hutch.Usage) error) error {
 	return nil
 }
 
-// of returns the sums of a page, each with its day, owner and image.
+// of returns the sums of i with the day and the owner of p, and their images.
 func (i images) of(p page) []hutch.Usage {
 	var list []hutch.Usage
 	for image, u := range i {
@@ -219,7 +222,7 @@ func (i images) of(p page) []hutch.Usage {
 	return list
 }
 
-// keysOf returns the keys of an owner's documents of a month, which begins at a time.
+// keysOf returns the keys of an owner's documents in the month that begins at month.
 func keysOf(month time.Time, owner string) (keys []string) {
 	for day := month; day.Month() == month.Month(); day = day.AddDate(0, 0, 1) {
 		keys = append(keys, page{day.Format(dayForm), owner}.key())

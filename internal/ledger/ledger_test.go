@@ -51,7 +51,7 @@ func executions(list []hutch.Usage) (n int64) {
 	return n
 }
 
-// Sums are by day, owner and image, whether they wait or are saved, and other ledgers of the store add to them.
+// Sums are by day, owner and image, whether they wait or are saved. Other ledgers of the store add to the same sums.
 func TestSums(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	l := ledger.New(s)
@@ -103,7 +103,7 @@ func TestWithoutStore(t *testing.T) {
 	}
 }
 
-// The names of images are an owner's: however many there are, a day's document stays small, and no use is lost.
+// An owner chooses the names of images. However many there are, a day's document stays small, and no usage is lost.
 func TestManyImages(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	l := ledger.New(s)
@@ -119,7 +119,7 @@ func TestManyImages(t *testing.T) {
 	}
 }
 
-// An owner's question reads only that owner's documents, however many others there are.
+// A query for one owner reads only that owner's documents, however many others there are.
 func TestOtherOwners(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	err := s.Collection("usage-2026-11").Change(t.Context(), func(d *store.Draft) error {
@@ -152,7 +152,7 @@ func TestOtherOwners(t *testing.T) {
 	}
 }
 
-// What cannot be saved waits for the next save.
+// Increases that cannot be saved wait for the next save.
 func TestSaveFails(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	l := ledger.New(s)
@@ -169,7 +169,7 @@ func TestSaveFails(t *testing.T) {
 	}
 }
 
-// Days that no query can ask for are deleted, and others are not.
+// Days that no query can have are deleted, and other days are not.
 func TestExpired(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	l := ledger.New(s)

@@ -1,5 +1,5 @@
 // Package mount puts the files of volumes into sandboxes, and saves them from there. The agent of a sandbox does the
-// work inside: what it sends is untrusted, and only ever unpacked in a sandbox.
+// work inside. What the agent sends is untrusted, and is only ever unpacked in a sandbox.
 package mount
 
 import (
@@ -14,14 +14,16 @@ import (
 
 // Content keeps the content of volumes.
 type Content interface {
-	// Read calls read with the content of a volume, a tar archive.
+	// Read calls read with the content of a volume, which is a tar archive.
 	Read(owner, name string, read func(io.Reader) error) error
-	// Save replaces the content of a volume by the archive that pack writes, completely or not at all.
+	// Save replaces the content of a volume by the archive that pack writes. After an error the old content is
+	// unchanged.
 	Save(ctx context.Context, owner, name string, pack func(io.Writer) error) error
 }
 
-// Fill puts the files of a volume into an empty folder of the sandbox of agent. Without write permission, a program cannot
-// change a read-only volume by mistake; changes it makes nevertheless are never saved.
+// Fill puts the files of a volume into an empty folder of the sandbox of agent. A read-only volume gets no write
+// permissions, so that a program cannot change it by mistake. If a program changes it nevertheless, the changes are
+// never saved.
 func Fill(ctx context.Context, content Content, owner string, m hutch.VolumeMount, agent *wire.Client) error {
 	if err := fill(ctx, content, owner, m, agent); err != nil {
 		return explain(m, err)
@@ -45,7 +47,7 @@ func fill(ctx context.Context, content Content, owner string, m hutch.VolumeMoun
 		empty = false
 		return nil
 	})
-	if err == nil && !empty || errors.Is(err, hutch.Exhausted) { // with more than one file, the list exceeds its limit
+	if err == nil && !empty || errors.Is(err, hutch.Exhausted) { // the list is limited to one file
 		err = hutch.Errorf(hutch.Conflict, "there are files already")
 	}
 	if err != nil {
@@ -66,7 +68,7 @@ func fill(ctx context.Context, content Content, owner string, m hutch.VolumeMoun
 	return err
 }
 
-// explain describes the next step for a volume that could not be put into a sandbox.
+// explain adds the next step to the error for a volume that could not be put into a sandbox.
 func explain(m hutch.VolumeMount, err error) error {
 	switch kind := hutch.KindOf(err); kind {
 	case hutch.Denied, hutch.Conflict, hutch.NotFound:
@@ -78,7 +80,7 @@ func explain(m hutch.VolumeMount, err error) error {
 	return err
 }
 
-// withoutWrites returns the archive that r reads, without write permissions. stop ends the work on it.
+// withoutWrites returns a reader of the archive that r reads, without write permissions. stop ends the conversion.
 func withoutWrites(r io.Reader) (locked io.Reader, stop func()) {
 	out, in := io.Pipe()
 	go func() { in.CloseWithError(lockEntries(r, in)) }()
@@ -107,10 +109,10 @@ func lockEntries(r io.Reader, w io.Writer) error {
 	}
 }
 
-// packTries is how many times a volume is packed if files become shorter during the packing.
+// packTries is how many times a volume is packed if files shrink during the packing.
 const packTries = 3
 
-// Save saves the files of a volume from the sandbox of agent, in which m says where they are.
+// Save saves the files of a volume from the sandbox of agent, where m names their folder.
 func Save(ctx context.Context, content Content, owner string, m hutch.VolumeMount, agent *wire.Client) (err error) {
 	for range packTries {
 		err = content.Save(ctx, owner, m.Name, func(w io.Writer) error { return pack(ctx, agent, m, w) })

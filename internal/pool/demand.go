@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// demand is the recent bursts of requests for a kind: how many within some seconds, and when.
+// demand is the recent bursts of requests for a kind. A burst is a number of requests within a few seconds.
 type demand []burst // oldest first
 
 type burst struct {
@@ -36,7 +36,7 @@ func (d *demand) forgotten(now time.Time) bool {
 	return len(*d) == 0
 }
 
-// most returns the largest burst. A kind that was requested only once has none.
+// most returns the largest burst. It is 0 for a kind that was requested only once.
 func (d *demand) most(now time.Time) int {
 	d.forget(now)
 	most, all := 0, 0

@@ -14,8 +14,7 @@ type thing struct{ _ int }
 
 func (*thing) Dead() bool { return false }
 
-// A caller that asks for ever new kinds neither grows the pool nor keeps it from
-// the kinds in use.
+// A caller that requests ever new kinds neither grows the pool nor displaces the kinds in use.
 func TestKindsAreBounded(t *testing.T) {
 	t.Parallel()
 	usual, used, lately := Kind{Runtime: "usual"}, Kind{Runtime: "used"}, Kind{Runtime: "asked for lately"}
@@ -37,8 +36,7 @@ func TestKindsAreBounded(t *testing.T) {
 	}
 }
 
-// Kinds that are always kept ready come first, however much is asked for of
-// others.
+// Kinds that are always kept ready come first, however many requests other kinds have.
 func TestUsualKindsComeFirst(t *testing.T) {
 	t.Parallel()
 	usual, other := Kind{Runtime: "usual"}, Kind{Runtime: "other"}
@@ -56,8 +54,8 @@ func TestUsualKindsComeFirst(t *testing.T) {
 	}
 }
 
-// A create from a template requests a copy and, as none is ready, a vacant instance. In a pool without room
-// for both, the copies get the places, also those that vacant instances took before.
+// A create from a template requests a copy and, if no copy is ready, a vacant instance. In a pool without room for
+// both, copies displace vacant instances.
 func TestCopiesComeBeforeVacant(t *testing.T) {
 	t.Parallel()
 	made := Kind{Image: "python", Snapshot: "template", Memory: true, Size: 30 << 20}
@@ -76,7 +74,7 @@ func TestCopiesComeBeforeVacant(t *testing.T) {
 	var order []string
 	for k, ok := p.Lacks(); ok; k, ok = p.Lacks() {
 		order = append(order, k.Runtime+k.Snapshot)
-		if k.Snapshot != "" { // it is made in the background, while the keeper looks for another kind
+		if k.Snapshot != "" { // a copy is made in the background, while the keeper looks for another kind
 			p.Copying(&k)
 			if k, ok := p.Lacks(); ok && k.Vacant {
 				t.Error("a vacant instance takes the place of a copy")

@@ -11,27 +11,28 @@ import (
 // Options limit a pool. The zero value keeps nothing ready.
 type Options struct {
 	Max int // most instances, of all kinds together
-	// Room is how many bytes the instances that start from a snapshot can take together, by the size of the snapshot.
+	// Room limits the total size of the instances that start from a snapshot, in bytes. The size of an instance is that
+	// of its snapshot.
 	Room int64
 	// Short reports whether memory is short; then the pool keeps nothing. It can
 	// be nil.
 	Short func() bool
-	// Retry is how long a kind waits after an instance of it could not be made.
+	// Retry is the pause of a kind after an instance of it could not be made.
 	Retry time.Duration
 }
 
-// Kind is everything that distinguishes instances: two instances of one kind can replace each other. It is comparable.
+// Kind has everything that distinguishes instances: two instances of one kind can replace each other. It is comparable.
 type Kind struct {
 	Runtime string
 	Image   string
-	User    string // as a sandbox's record has it
+	User    string // as in a sandbox's record
 	Limits  hutch.Limits
-	// Snapshot is the id of the snapshot that they start from, and Memory whether they include its running programs.
-	// Any caller that can use the snapshot can take any of them.
+	// Snapshot is the id of the snapshot that the instances start from, and Memory reports whether they include its
+	// running programs. Any caller that can use the snapshot can take any of these instances.
 	Snapshot string
 	Memory   bool
 	Size     int64 // bytes of the snapshot
-	// Vacant instances have started nothing: they wait for a saved sandbox.
+	// Vacant instances have started nothing: they wait for a sandbox with saved state.
 	Vacant bool
 }
 
@@ -55,7 +56,7 @@ type bucket[I Instance] struct {
 // Pool is a set of ready instances. Its methods are safe for concurrent use.
 type Pool[I Instance] struct {
 	opt     Options
-	least   map[Kind]int // how many to keep ready of a kind even when no caller asks
+	least   map[Kind]int // how many instances of a kind to keep ready even without demand
 	changed chan struct{}
 
 	mu           sync.Mutex
@@ -66,11 +67,11 @@ type Pool[I Instance] struct {
 	hits, misses int64
 }
 
-// maxKinds limits the kinds that the pool remembers, in addition to those with ready instances.
+// maxKinds limits the kinds that the pool remembers, in addition to the kinds with ready instances.
 const maxKinds = 128
 
-// New returns an empty pool. Least says how many instances of a kind to keep ready even without requests; other kinds
-// do not get their share.
+// New returns an empty pool. least has the number of instances of a kind to keep ready even without demand; other kinds
+// do not displace them.
 func New[I Instance](opt Options, least map[Kind]int) *Pool[I] {
 	p := &Pool[I]{
 		opt: opt, least: least, changed: make(chan struct{}, 1),
@@ -82,10 +83,10 @@ func New[I Instance](opt Options, least map[Kind]int) *Pool[I] {
 	return p
 }
 
-// Changed has a value when the keeper has reason to look.
+// Changed returns a channel that has a value when the keeper should check the pool.
 func (p *Pool[I]) Changed() <-chan struct{} { return p.changed }
 
-// Take hands out an instance of a kind; ok is false when none is ready.
+// Take returns an instance of a kind; ok is false if no instance is ready.
 func (p *Pool[I]) Take(k Kind) (taken I, ok bool) {
 	if p.opt.Max == 0 {
 		return taken, false
@@ -94,7 +95,7 @@ func (p *Pool[I]) Take(k Kind) (taken I, ok bool) {
 	defer p.mu.Unlock()
 	b := p.noteLocked(k)
 	for i, inst := range b.ready {
-		if !inst.Dead() { // Surplus finds the dead
+		if !inst.Dead() { // Surplus removes the dead ones
 			b.ready = slices.Delete(b.ready, i, i+1)
 			b.hits++
 			countCreate(k, &p.hits)
@@ -106,7 +107,7 @@ func (p *Pool[I]) Take(k Kind) (taken I, ok bool) {
 	return taken, false
 }
 
-// countCreate counts a create. Waking up in a vacant instance is not a create.
+// countCreate counts a create. A wake in a vacant instance is not a create.
 func countCreate(k Kind, n *int64) {
 	if !k.Vacant {
 		*n++
@@ -127,8 +128,8 @@ func (p *Pool[I]) noteLocked(k Kind) *bucket[I] {
 	return b
 }
 
-// forgetOldestLocked forgets a kind if there are too many, so that a caller that requests ever new kinds cannot take
-// the pool away from the kinds in use. It forgets the kind with the oldest request and no ready instance.
+// forgetOldestLocked forgets a kind if there are too many, so that a caller that requests ever new kinds cannot
+// displace the kinds in use. It forgets the kind with the oldest request among those without ready instances.
 func (p *Pool[I]) forgetOldestLocked() {
 	if len(p.buckets) < maxKinds {
 		return
@@ -143,7 +144,7 @@ func (p *Pool[I]) forgetOldestLocked() {
 	delete(p.buckets, oldest)
 }
 
-// wakeLocked makes the keeper look.
+// wakeLocked makes the keeper check the pool.
 func (p *Pool[I]) wakeLocked() {
 	select {
 	case p.changed <- struct{}{}:
@@ -156,7 +157,7 @@ func (p *Pool[I]) Put(k Kind, inst I) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := p.buckets[k]
-	if b == nil { // forgotten meanwhile
+	if b == nil { // the kind was forgotten meanwhile
 		b = &bucket[I]{}
 		p.buckets[k] = b
 	}
@@ -173,7 +174,7 @@ func (p *Pool[I]) Copying(k *Kind) {
 	p.wakeLocked()
 }
 
-// Failed records that an instance could not be made. Other kinds come first for a while.
+// Failed records that an instance could not be made. For a while, the pool prefers other kinds.
 func (p *Pool[I]) Failed(k Kind, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,7 +183,7 @@ func (p *Pool[I]) Failed(k Kind, err error) {
 	}
 }
 
-// Refuse keeps no instances of a runtime any more.
+// Refuse makes the pool keep no more instances of a runtime.
 func (p *Pool[I]) Refuse(runtime string, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,9 +192,9 @@ func (p *Pool[I]) Refuse(runtime string, why error) {
 
 func (p *Pool[I]) short() bool { return p.opt.Short != nil && p.opt.Short() }
 
-// wantsLocked returns how many instances of each kind there should be. Vacant instances get only the places that the
-// other kinds leave: a create waits for an instance of the other kinds, while a vacant instance saves half of its time
-// at most. A kind whose last instance could not be made holds no places.
+// wantsLocked returns how many instances of each kind the pool should have. Vacant instances get only the slots that
+// the other kinds leave: without an instance of another kind, a create has to wait, while a vacant instance saves at
+// most half of that time. A kind whose last instance could not be made gets no slots.
 func (p *Pool[I]) wantsLocked(now time.Time) map[Kind]int {
 	wants, left := make(map[Kind]int, len(p.buckets)), p.opt.Max
 	for k, b := range p.buckets {
@@ -205,7 +206,7 @@ func (p *Pool[I]) wantsLocked(now time.Time) map[Kind]int {
 		switch {
 		case k.Vacant || b.fault != nil:
 			left -= p.least[k]
-		case k.Size > 0: // Room limits them, too
+		case k.Size > 0: // Room limits copies, too
 			left -= int(min(int64(wants[k]), p.opt.Room/k.Size))
 		default:
 			left -= wants[k]
@@ -219,7 +220,7 @@ func (p *Pool[I]) wantsLocked(now time.Time) map[Kind]int {
 	return wants
 }
 
-// hasRoomLocked reports whether the limits allow one more of a kind.
+// hasRoomLocked reports whether the limits allow one more instance of a kind.
 func (p *Pool[I]) hasRoomLocked(k Kind) bool {
 	free, held, promised := p.opt.Max, int64(0), 0
 	if p.copying != nil {
@@ -236,8 +237,8 @@ func (p *Pool[I]) hasRoomLocked(k Kind) bool {
 	return free > 0 && (k.Snapshot == "" || held+k.Size <= p.opt.Room)
 }
 
-// Lacks returns the kind that misses most instances, within the limits. Kinds that are always kept ready come first. Ok
-// is false when no kind is missing.
+// Lacks returns the kind that lacks the most instances, within the limits. Kinds that are always kept ready come first.
+// ok is false if no kind lacks any.
 func (p *Pool[I]) Lacks() (worst Kind, ok bool) {
 	if p.short() {
 		return Kind{}, false
@@ -274,8 +275,8 @@ func (p *Pool[I]) Images() []string {
 	return names
 }
 
-// Surplus removes the instances that are dead, outdated, no longer wanted or withdrawn, and forgets kinds without
-// requests.
+// Surplus removes and returns the instances that are dead, outdated, no longer wanted or withdrawn. It also forgets
+// kinds without requests.
 func (p *Pool[I]) Surplus(stale func(Kind, I) bool) []I {
 	short := p.short()
 	p.mu.Lock()
@@ -314,7 +315,7 @@ func (p *Pool[I]) hasCopiesLocked() bool {
 	return false
 }
 
-// Withdraw makes the instances of a deleted snapshot unavailable to callers. Withdrawn and Surplus return them to the
+// Withdraw makes the instances of a deleted snapshot unavailable to callers. Withdrawn and Surplus pass them to the
 // keeper.
 func (p *Pool[I]) Withdraw(snapshot string) {
 	p.mu.Lock()
@@ -328,7 +329,7 @@ func (p *Pool[I]) Withdraw(snapshot string) {
 	p.wakeLocked()
 }
 
-// Withdrawn removes the instances that Withdraw withdrew.
+// Withdrawn removes and returns the withdrawn instances.
 func (p *Pool[I]) Withdrawn() []I {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// State reports the instances that the pool has, and those that it still needs.
+// State reports the instances that the pool has, and those that it has yet to make.
 func (p *Pool[I]) State() hutch.PoolState {
 	short := p.short()
 	p.mu.Lock()
@@ -38,7 +38,7 @@ func (p *Pool[I]) State() hutch.PoolState {
 	return state
 }
 
-// whyLocked explains why there are fewer of a kind than wanted, or none wanted.
+// whyLocked explains why the pool has fewer instances of a kind than wanted, or why it wants none.
 func (p *Pool[I]) whyLocked(k Kind, b *bucket[I], wanted int, short bool, now time.Time) string {
 	unfit := p.unusable[k.Runtime]
 	switch {

@@ -16,15 +16,15 @@ import (
 	"hutch/internal/wire"
 )
 
-// An archive is made by tar inside a sandbox, and is only ever unpacked by tar inside a sandbox: to the daemon it is a
-// stream of bytes, which package compare can read. An image of a registry may have no tar; then the agent program does
-// the work of tar.
+// An archive is made by tar inside a sandbox, and unpacked only by tar inside a sandbox. To the daemon it is a stream
+// of bytes, which package compare can read. An image from a registry may lack tar; then the agent program does the work
+// of tar.
 
-// records are 128 KiB of an archive that tar reads and writes at once. Its default of 10 KiB costs a sandbox more time
-// than the content.
+// records makes tar read and write an archive in blocks of 128 KiB. With its default of 10 KiB, packing costs a sandbox
+// more time than the content.
 const records = "--blocking-factor=256"
 
-// agentProgram is the agent's own program: on native it has no path.
+// agentProgram is the agent's own program: with the runtime native it has no other path.
 const agentProgram = "/proc/self/exe"
 
 // packTime bounds packing and unpacking, in ms.
@@ -33,7 +33,7 @@ const packTime = 10 * 60 * 1000
 // Most returns how large the archive of a sandbox with these limits can be.
 func Most(l hutch.Limits) int64 { return int64(l.Disk)<<20*5/4 + 64<<20 }
 
-// Pack writes the files of a sandbox, which its agent reads, to w.
+// Pack writes the files of a sandbox to w. The agent reads them.
 func Pack(ctx context.Context, agent *wire.Client, imageName string, w io.Writer) error {
 	return tar(ctx, agent, packer(imageName), nil, func(o hutch.Output) error {
 		if o.Stream != hutch.Stdout {
@@ -81,7 +81,7 @@ func Unpack(ctx context.Context, agent *wire.Client, imageName, path string) err
 	return nil
 }
 
-// ReadArchive calls read with the bytes of an archive that WriteArchive wrote, from their beginning.
+// ReadArchive calls read with the content of an archive that WriteArchive wrote, from the beginning.
 func ReadArchive(f *os.File, read func(io.Reader) error) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("read files: %w", err)
@@ -135,7 +135,7 @@ func tar(ctx context.Context, agent *wire.Client, argv []string, stdin io.Reader
 	}
 	most := 0
 	if argv[0] != agentProgram {
-		most = 1 // GNU tar: some file changed or vanished meanwhile
+		most = 1 // GNU tar: a file changed or vanished during the packing
 	}
 	if exit.Code > most || exit.TimedOut {
 		return hutch.Errorf(hutch.Unavailable, "%s of the sandbox ended with exit code %d: %q", argv[0], exit.Code, said)
@@ -143,9 +143,9 @@ func tar(ctx context.Context, agent *wire.Client, argv []string, stdin io.Reader
 	return nil
 }
 
-// WriteArchive writes the output of fill, at most most bytes, to a file under a temporary name, and renames the file when
-// it is complete. With keep, the archive is compressed: memory with the same files can be next to it. size is the
-// uncompressed size.
+// WriteArchive writes the output of fill, at most most bytes, to a file under a temporary name, and renames the file
+// when it is complete. With keep, the archive is compressed, because memory with the same files can be next to it on
+// the disk. size is the uncompressed size.
 func WriteArchive(path string, most int64, keep bool, fill func(io.Writer) error) (size int64, err error) {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -170,10 +170,10 @@ func WriteArchive(path string, most int64, keep bool, fill func(io.Writer) error
 	return bounded.size, os.Rename(f.Name(), path)
 }
 
-// Bounded returns a writer to w that refuses more than most bytes.
+// Bounded returns a writer that passes on at most most bytes to w, and refuses more.
 func Bounded(w io.Writer, most int64) *BoundedWriter { return &BoundedWriter{Writer: w, most: most} }
 
-// BoundedWriter refuses more bytes than an archive of a sandbox can have.
+// BoundedWriter passes on at most as many bytes as an archive of a sandbox can have, and refuses more.
 type BoundedWriter struct {
 	io.Writer
 	size, most int64
@@ -193,8 +193,8 @@ func compressor(w io.Writer) (*zstd.Encoder, error) {
 
 const window = 1 << 20
 
-// expander reads a compressor's output, or an archive from before there was a compressor. It is never closed, and holds
-// only memory: its reader can continue after the instance has ended.
+// expander returns a reader for the output of a compressor, or for an archive from before archives were compressed. It
+// is never closed, and holds only memory, because its reader can continue after the instance has ended.
 func expander(f io.Reader) (io.Reader, error) {
 	in := bufio.NewReaderSize(f, 64<<10)
 	if head, _ := in.Peek(4); string(head) != "\x28\xb5\x2f\xfd" { // RFC 8878

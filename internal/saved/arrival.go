@@ -13,8 +13,8 @@ import (
 )
 
 // A note of an arrival is written before the directory of the fleet is asked to assign a sandbox to this machine, and
-// removed when the answer is known. While there is a note, no sweep removes the files: they can be those of a sandbox
-// that is here, although the store does not say so yet.
+// removed when the answer is known. As long as the note exists, no sweep removes the files, because the sandbox can be
+// here although the store does not show it yet.
 
 func (d *Dir) arrivals() string { return filepath.Join(d.path, "arrivals") }
 
@@ -40,8 +40,8 @@ func (d *Dir) ForgetArrival(key string) error {
 	return errors.Join(err, durable.Sync(d.arrivals()))
 }
 
-// Arrivals returns all notes, by the keys of the records. Its error is travel.ErrBadNote if only some cannot be read: then
-// it returns the others.
+// Arrivals returns all notes, by the keys of the records. If some notes cannot be read, it returns the others, and its
+// error is travel.ErrBadNote.
 func (d *Dir) Arrivals() (map[string]travel.Arrival, error) {
 	entries, err := os.ReadDir(d.arrivals())
 	if err != nil {
@@ -51,7 +51,7 @@ func (d *Dir) Arrivals() (map[string]travel.Arrival, error) {
 	var bad error
 	for _, e := range entries {
 		key, isNote := strings.CutSuffix(e.Name(), arrivalSuffix)
-		if !isNote { // a half written note
+		if !isNote { // a half-written note
 			continue
 		}
 		text, err := os.ReadFile(d.arrival(key))

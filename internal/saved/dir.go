@@ -1,9 +1,9 @@
-// Package saved is the disk state of sleeping sandboxes: an archive of the files of a stopped one, a folder with the
-// memory and the files of a hibernated one.
+// Package saved keeps the disk state of sleeping sandboxes. A stopped sandbox has an archive of its files; a hibernated
+// one has a folder with its memory and its files.
 //
-// Saved state is complete or absent: it is written under another name, synced and renamed. The key of a
-// sandbox's record names it. Only the records of sandboxes say which of them sleep: [Dir.Sweep] removes everything
-// else, except the state of sandboxes that have a note of their arrival.
+// Saved state is complete or absent: it is written under another name, synced and renamed. Its name is the key of the
+// sandbox's record. Only the records show which sandboxes sleep: [Dir.Sweep] removes all other state, except the state
+// of sandboxes that have a note of their arrival.
 package saved
 
 import (
@@ -26,7 +26,7 @@ type Dir struct {
 	tasks sync.WaitGroup // removals
 }
 
-// Open makes the folder, and removes state that no record names.
+// Open opens the folder, and makes it if it is missing. It also removes the remains of interrupted work.
 func Open(path string, log *slog.Logger) (*Dir, error) {
 	d := &Dir{path: path, log: log}
 	err := errors.Join(os.MkdirAll(d.files(), 0o700), os.MkdirAll(d.memory(), 0o700), os.MkdirAll(d.arrivals(), 0o700), os.RemoveAll(d.checkpoints()), os.RemoveAll(d.trash()), os.Mkdir(d.trash(), 0o700))
@@ -40,8 +40,8 @@ func (d *Dir) files() string  { return filepath.Join(d.path, "files") }
 func (d *Dir) memory() string { return filepath.Join(d.path, "memory") }
 func (d *Dir) trash() string  { return filepath.Join(d.path, "trash") }
 
-// checkpoints has copies of running sandboxes, while a backup of the data folder is made: NAME is like Memory, and NAME.tar
-// is like Archive. NAME is the CheckpointName of the sandbox's record.
+// checkpoints returns the folder that has copies of running sandboxes while a backup of the data folder is made. In it,
+// NAME is like Memory and NAME.tar is like Archive, where NAME is the CheckpointName of the sandbox's record.
 func (d *Dir) checkpoints() string { return filepath.Join(d.path, "checkpoints") }
 
 // Archive returns the path of the files of a stopped sandbox.
@@ -50,7 +50,7 @@ func (d *Dir) Archive(key string) string { return filepath.Join(d.files(), key+"
 // Memory returns the path of the folder for a sandbox that its runtime saved with its memory.
 func (d *Dir) Memory(key string) string { return filepath.Join(d.memory(), key) }
 
-// half returns the path of the folder for Memory while it is being written.
+// half returns the path of the folder that becomes Memory, while it is being written.
 func (d *Dir) half(key string) string { return d.Memory(key) + ".new" }
 
 // WriteArchive saves the files that fill writes, with a limit on their bytes.
@@ -65,7 +65,7 @@ func (d *Dir) WriteArchive(key string, most int64, fill func(io.Writer) error) e
 	return nil
 }
 
-// WriteMemory saves the files that fill writes to a folder.
+// WriteMemory saves a folder with the files that fill writes into it.
 func (d *Dir) WriteMemory(key string, fill func(dir string) error) error {
 	half := d.half(key)
 	if err := fillFolder(half, fill); err != nil {
@@ -77,8 +77,8 @@ func (d *Dir) WriteMemory(key string, fill func(dir string) error) error {
 	return durable.Sync(d.memory())
 }
 
-// WriteCopy writes the output of fill to a folder next to the memory of a sandbox, which the caller removes. The next
-// start removes a remaining one.
+// WriteCopy writes the output of fill to a folder next to the memory of a sandbox. The caller removes the folder;
+// otherwise the next start does.
 func (d *Dir) WriteCopy(key string, fill func(dir string) error) (dir string, err error) {
 	dir = d.Memory(key) + ".copy"
 	if err := fillFolder(dir, fill); err != nil {
@@ -98,7 +98,7 @@ func fillFolder(dir string, fill func(dir string) error) error {
 	return nil
 }
 
-// OpenCheckpoints makes the folder of the copies for a backup. The caller removes all of them with the returned function.
+// OpenCheckpoints makes the folder for the copies of a backup. The returned function removes it with all copies.
 func (d *Dir) OpenCheckpoints() (remove func() error, err error) {
 	err = errors.Join(os.RemoveAll(d.checkpoints()), os.Mkdir(d.checkpoints(), 0o700))
 	return func() error { return os.RemoveAll(d.checkpoints()) }, err
@@ -123,12 +123,12 @@ func (d *Dir) CheckpointArchive(name string, most int64, fill func(io.Writer) er
 // RemoveArchive removes the files of a sandbox that woke, or did not sleep.
 func (d *Dir) RemoveArchive(key string) error { return os.Remove(d.Archive(key)) }
 
-// RemoveMemory removes the folder of a sandbox, whole or half written.
+// RemoveMemory removes the folder of a sandbox, complete or half-written.
 func (d *Dir) RemoveMemory(key string) error {
 	return errors.Join(os.RemoveAll(d.half(key)), os.RemoveAll(d.Memory(key)))
 }
 
-// Remove removes everything of a sandbox.
+// Remove removes all saved state of a sandbox.
 func (d *Dir) Remove(key string) error {
 	if err := os.Remove(d.Archive(key)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -158,7 +158,7 @@ func (d *Dir) HasMemory(key string) bool {
 	return err == nil && len(entries) > 0
 }
 
-// Has reports whether the saved state of a sandbox with that status still exists.
+// Has reports whether the saved state of a sandbox with a status exists.
 func (d *Dir) Has(key string, status hutch.Status) bool {
 	there := func(path string) bool { _, err := os.Stat(path); return err == nil }
 	if status == hutch.Hibernated {
@@ -167,8 +167,8 @@ func (d *Dir) Has(key string, status hutch.Status) bool {
 	return there(d.Archive(key)) || d.HasMemory(key)
 }
 
-// Sweep removes state that belongs to no sleeping sandbox and has no note of an arrival; status returns the status of the
-// sandbox with a key, and is empty if there is none.
+// Sweep removes state that belongs to no sleeping sandbox and has no note of an arrival. status returns the status of
+// the sandbox with a key, or "" if there is no such sandbox.
 func (d *Dir) Sweep(status func(key string) hutch.Status) error {
 	arrivals, err := d.Arrivals()
 	if err != nil {

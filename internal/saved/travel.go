@@ -12,8 +12,8 @@ import (
 	"hutch/internal/tarfile"
 )
 
-// A sleeping sandbox travels as a tar archive, which contains either the archive of its files, as archiveEntry, or the files of
-// the folder with its memory.
+// A sleeping sandbox travels as a tar archive. The archive contains either the archive of the sandbox's files, as
+// archiveEntry, or the files of the folder with its memory.
 
 const archiveEntry = "files.tar.zst"
 
@@ -42,7 +42,8 @@ func sendFile(out *archive.Writer, path, name string) error {
 	return tarfile.AddPath(out, path, archive.Header{Name: name, Mode: 0o600})
 }
 
-// Receive saves the data that Send wrote on another machine. It calls check with the folder before it commits it.
+// Receive saves the data that Send wrote on another machine. Before it commits a folder, it calls check with the
+// folder.
 func (d *Dir) Receive(key string, r io.Reader, check func(dir string) error) error {
 	in := archive.NewReader(r)
 	h, err := in.Next()
@@ -71,7 +72,8 @@ func (d *Dir) receiveArchive(key string, h *archive.Header, in *archive.Reader) 
 	return durable.Sync(d.files())
 }
 
-// receive writes the files of an archive to a folder; the first file is known. All paths must be in that folder.
+// receive writes the files of an archive to a folder. h is the header of the first file, which the caller has read. All
+// paths must be in that folder.
 func receive(dir string, h *archive.Header, in *archive.Reader) (err error) {
 	for ; err == nil; h, err = in.Next() {
 		if filepath.Base(h.Name) != h.Name || !filepath.IsLocal(h.Name) {

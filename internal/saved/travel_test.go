@@ -26,7 +26,7 @@ func open(t *testing.T) *Dir {
 
 func fine(string) error { return nil }
 
-// TestSendAndReceive: an image that was sent from one machine is the same on another, holes included.
+// TestSendAndReceive: an image that is sent to another machine is the same there, holes included.
 func TestSendAndReceive(t *testing.T) {
 	from, to := open(t), open(t)
 	content := append(append([]byte("begin"), make([]byte, 1<<20)...), "end"...)
@@ -58,7 +58,7 @@ func TestSendAndReceive(t *testing.T) {
 	}
 }
 
-// TestReceiveLandsNowhereElse: everything that is received is a regular file in the folder of the sandbox.
+// TestReceiveLandsNowhereElse: Receive writes only regular files in the folder of the sandbox.
 func TestReceiveLandsNowhereElse(t *testing.T) {
 	for _, h := range []archive.Header{
 		{Name: "../out", Typeflag: archive.TypeReg}, {Name: "/out", Typeflag: archive.TypeReg}, {Name: "a/b", Typeflag: archive.TypeReg}, {Name: "..", Typeflag: archive.TypeReg},
@@ -88,7 +88,8 @@ func TestReceiveLandsNowhereElse(t *testing.T) {
 	}
 }
 
-// TestArrivalsAreKept: the files of a sandbox that may have come to this machine outlive a sweep, until their note is removed.
+// TestArrivalsAreKept: while it is unknown whether a sandbox has moved to this machine, a sweep keeps its files, until
+// their note is removed.
 func TestArrivalsAreKept(t *testing.T) {
 	d := open(t)
 	none := func(string) hutch.Status { return "" }

@@ -14,7 +14,7 @@ import (
 	"hutch/internal/durable"
 )
 
-// Limits on the snapshots of one owner: their number, and the bytes on disk above which no more can be made.
+// These limits are per owner: the number of snapshots, and the bytes on disk above which no more snapshots can be made.
 const (
 	maxSnapshots = 100
 	maxSize      = 20 << 30
@@ -26,11 +26,11 @@ type Catalog struct {
 	log *slog.Logger
 
 	naming sync.Mutex // held while names change, before mu
-	given  int        // the highest number of a name
+	given  int        // the highest number that a name has
 
 	mu     sync.Mutex
-	all    map[string]*Snapshot // their names, too
-	making []hutch.Snapshot     // reserved
+	all    map[string]*Snapshot // mu also guards the names of snapshots
+	making []hutch.Snapshot     // reserved by Reserve
 }
 
 // Open finds the snapshots in a folder, and removes unfinished and half-deleted ones.
@@ -44,7 +44,7 @@ func Open(dir string, log *slog.Logger) (*Catalog, error) {
 		return nil, err
 	}
 	for _, entry := range entries {
-		if hutch.CheckID(entry.Name()) != nil { // its name is not an id: not finished, or being deleted
+		if hutch.CheckID(entry.Name()) != nil { // the name is not an id: the snapshot is unfinished or half-deleted
 			if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
 				return nil, err
 			}
@@ -72,9 +72,9 @@ func load(dir string) (*Snapshot, error) {
 	return s, err
 }
 
-// Reserve reserves the name of a snapshot to be made, and counts it among the owner's snapshots. The snapshot with the
-// id in over, if there is one, will lose that name, and does not count if it has no other. The caller calls release
-// when the snapshot is kept, or was given up.
+// Reserve reserves the name of a snapshot to be made, and counts the snapshot as one of its owner's. The snapshot with
+// the id over, if there is one, is about to lose that name, and is not counted if it has no other name. The caller
+// calls release when the snapshot was kept or given up.
 func (c *Catalog) Reserve(v hutch.Snapshot, over string) (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *Catalog) Reserve(v hutch.Snapshot, over string) (release func(), err er
 	}, nil
 }
 
-// checkLocked refuses a snapshot whose name is taken, or that is one too many.
+// checkLocked refuses a snapshot whose name is in use, or that would exceed a limit of its owner.
 func (c *Catalog) checkLocked(v hutch.Snapshot, over string) error {
 	n, size := 0, int64(0)
 	count := func(o hutch.Snapshot) { n, size = n+1, size+o.Size }
@@ -130,8 +130,8 @@ func (c *Catalog) Begin(v hutch.Snapshot) (*Snapshot, error) {
 	return s, os.MkdirAll(s.Memory(), 0o700)
 }
 
-// Keep adds a snapshot to the catalog, when all of it is on disk. If another snapshot has its name, the name moves. If
-// the other one then has no name, it is forgotten and returned, and the caller removes it.
+// Keep adds a snapshot to the catalog, when the whole snapshot is on disk. If another snapshot has its name, the name
+// moves. If the other one then has no name, it is forgotten and returned, and the caller removes it.
 func (c *Catalog) Keep(s *Snapshot) (replaced *Snapshot, err error) {
 	if err := s.seal(); err != nil {
 		return nil, err
@@ -155,13 +155,13 @@ func (c *Catalog) Keep(s *Snapshot) (replaced *Snapshot, err error) {
 	}
 	old := c.add(s)
 	replaced, err = c.takeFrom(old, name)
-	if err != nil { // the new snapshot keeps the name: its number is higher
+	if err != nil { // the new snapshot keeps the name, because its number is higher
 		c.log.Error("take the name of a snapshot", "snapshot", old.Snapshot.ID, "err", err)
 	}
 	return replaced, nil
 }
 
-// add lists a snapshot, and returns the other one with its name, if there is one.
+// add lists a snapshot, and returns the snapshot that had its name before, or nil.
 func (c *Catalog) add(s *Snapshot) (old *Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,8 +174,8 @@ func (c *Catalog) add(s *Snapshot) (old *Snapshot) {
 	return old
 }
 
-// Discard removes a snapshot that could not be made, and returns why, with a
-// better explanation where the disk was full.
+// Discard removes a snapshot that could not be made, and returns the error why, with a better explanation if the disk
+// was full.
 func (c *Catalog) Discard(s *Snapshot, why error) error {
 	why = durable.Explained(why, s.Dir)
 	return errors.Join(why, os.RemoveAll(s.Dir))
@@ -203,7 +203,7 @@ func (c *Catalog) Remove(s *Snapshot) error {
 	return os.RemoveAll(gone)
 }
 
-// Expired lists the snapshots whose time is over.
+// Expired lists the snapshots that have expired.
 func (c *Catalog) Expired() []*Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,7 +216,7 @@ func (c *Catalog) Expired() []*Snapshot {
 	return old
 }
 
-// Viewer is the owner who looks at snapshots. The server itself sees all.
+// Viewer is the owner on whose behalf snapshots are listed or found. The server itself sees all snapshots.
 type Viewer struct {
 	Owner  string
 	Server bool
@@ -240,7 +240,7 @@ func (c *Catalog) listLocked(v Viewer) []*Snapshot {
 	return list
 }
 
-// Find returns a snapshot by id or name: the viewer's own before a shared one.
+// Find returns a snapshot by id or name. It prefers the viewer's own snapshot to a shared one.
 func (c *Catalog) Find(v Viewer, id string) (*Snapshot, error) {
 	if err := hutch.CheckTemplateName(id); err != nil {
 		return nil, err
@@ -260,7 +260,7 @@ func (c *Catalog) Find(v Viewer, id string) (*Snapshot, error) {
 	return found, nil
 }
 
-// ByID returns the snapshot of an id for the server's own use.
+// ByID returns the snapshot with an id, for the server's own use.
 func (c *Catalog) ByID(id string) (*Snapshot, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,7 +20,7 @@ func open(t *testing.T, dir string) *Catalog {
 	return c
 }
 
-// made is a snapshot that is kept.
+// made makes a snapshot and keeps it.
 func made(t *testing.T, c *Catalog, v hutch.Snapshot) *Snapshot {
 	t.Helper()
 	s, err := c.Begin(v)
@@ -36,7 +36,7 @@ func made(t *testing.T, c *Catalog, v hutch.Snapshot) *Snapshot {
 	return s
 }
 
-// Each owner has its own room for snapshots, and its own names.
+// Each owner has a separate limit for snapshots, and separate names.
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -78,7 +78,7 @@ func TestReservedNameIsTaken(t *testing.T) {
 	}
 }
 
-// A catalog that is opened again has what was kept, and nothing else is left.
+// A catalog that is opened again has all kept snapshots, and nothing else is left.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -123,7 +123,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 	}
 }
 
-// A viewer finds its own snapshot before one that is shared, and none of others.
+// A viewer finds its own snapshot before a shared one, and finds no private snapshots of others.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	c := open(t, t.TempDir())

@@ -14,13 +14,14 @@ import (
 	"hutch/internal/durable"
 )
 
-// Only the names of a snapshot ever change. They are in a file of its folder, each with a number that is higher than
-// that of every name given before. A name that moves is first written for its new snapshot, and then removed from the
-// old one. If the server ends in between, Open finds the name twice and completes the move: the higher number wins.
+// Only the names of a snapshot ever change. They are in a file of the snapshot's folder, each with a number that is
+// higher than the numbers of all earlier names. A name that moves is first written for its new snapshot, and then
+// removed from the old one. If the server ends in between, Open finds the name twice and completes the move: the higher
+// number wins.
 
 const namesFile = "names.json"
 
-// loadNames reads the names of a snapshot. A snapshot that is older than the file of names has the name in its
+// loadNames reads the names of a snapshot. A snapshot from before this file existed has its name in the
 // manifest.
 func (s *Snapshot) loadNames() error {
 	text, err := os.ReadFile(filepath.Join(s.Dir, namesFile))
@@ -41,7 +42,7 @@ func (s *Snapshot) loadNames() error {
 // removed.
 func (c *Catalog) settleNames() error {
 	holders := map[[2]string]*Snapshot{}
-	for _, s := range c.listLocked(Viewer{Server: true}) { // the oldest first
+	for _, s := range c.listLocked(Viewer{Server: true}) { // oldest first
 		for name, number := range s.names {
 			c.given = max(c.given, number)
 			key := [2]string{s.Snapshot.Owner, name}
@@ -82,8 +83,9 @@ func (c *Catalog) Record(s *Snapshot) hutch.Snapshot {
 	return v
 }
 
-// Tag gives a snapshot another name. If another snapshot of the owner has the name, that is Conflict, unless the name
-// may move. If the other snapshot then has no name, it is forgotten and returned, and the caller removes it.
+// Tag gives a snapshot another name. If another snapshot of the owner has the name, Tag moves it if move is true, and
+// otherwise returns Conflict. If the other snapshot then has no name, it is forgotten and returned, and the caller
+// removes it.
 func (c *Catalog) Tag(s *Snapshot, name string, move bool) (lost *Snapshot, err error) {
 	c.naming.Lock()
 	defer c.naming.Unlock()
@@ -104,7 +106,7 @@ func (c *Catalog) Tag(s *Snapshot, name string, move bool) (lost *Snapshot, err 
 	return lost, err
 }
 
-// Untag removes a name of a snapshot. If it was the last one, the snapshot is forgotten, and the caller removes it.
+// Untag removes a name of a snapshot. If that was its last name, the snapshot is forgotten, and the caller removes it.
 func (c *Catalog) Untag(s *Snapshot, name string) (last bool, err error) {
 	c.naming.Lock()
 	defer c.naming.Unlock()
@@ -115,8 +117,7 @@ func nameTaken(name string) error {
 	return hutch.Errorf(hutch.Conflict, "there is a snapshot or template %q already: choose another name, replace that one, or delete it first", name).Naming(hutch.AboutField, "name")
 }
 
-// holder returns the owner's snapshot with a name, among those of the owner of s, or nil. It refuses a name that s
-// cannot get.
+// holder returns the snapshot with a name among those of the owner of s, or nil. It refuses a name that s cannot get.
 func (c *Catalog) holder(s *Snapshot, name string) (old *Snapshot, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,8 +154,8 @@ func (c *Catalog) addName(s *Snapshot, name string) error {
 	return c.writeNames(s, names)
 }
 
-// takeFrom removes a name from a snapshot, which can be nil, and returns the snapshot if it has no name left. c.naming
-// is held.
+// takeFrom removes a name from a snapshot, and returns the snapshot if that was its last name. For nil it does nothing.
+// c.naming is held.
 func (c *Catalog) takeFrom(s *Snapshot, name string) (lost *Snapshot, err error) {
 	if s == nil {
 		return nil, nil
@@ -165,7 +166,7 @@ func (c *Catalog) takeFrom(s *Snapshot, name string) (lost *Snapshot, err error)
 	return s, nil
 }
 
-// take removes a name, and forgets a snapshot that has no other. c.naming is held.
+// take removes a name, and forgets the snapshot if that was its last name. c.naming is held.
 func (c *Catalog) take(s *Snapshot, name string) (last bool, err error) {
 	names := maps.Clone(s.names)
 	delete(names, name)

@@ -11,7 +11,7 @@ import (
 	"hutch"
 )
 
-// namesOf are the names of all snapshots, by id.
+// namesOf returns the names of all snapshots, by id.
 func namesOf(c *Catalog) map[string]string {
 	all := map[string]string{}
 	for _, s := range c.List(Viewer{Server: true}) {
@@ -41,7 +41,7 @@ func wantNames(t *testing.T, dir string, c *Catalog, want map[string]string) {
 	}
 }
 
-// Names are given, moved and removed, and a catalog that is opened again has the same.
+// Names are given, moved and removed, and a catalog that is opened again has the same names.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -93,7 +93,7 @@ func drafted(t *testing.T, c *Catalog, v hutch.Snapshot) *Snapshot {
 	return s
 }
 
-// A name is reserved while a snapshot with that name is made, and the number of names of a snapshot is bounded.
+// A name is reserved while a snapshot with that name is made. The number of names of a snapshot is bounded.
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	c := open(t, t.TempDir())
@@ -119,12 +119,12 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-// A server that ended within a move has both names on disk: the move is completed.
+// If a server ends during a move, the name is on disk twice. The next start completes the move.
 func TestUnfinishedMove(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		names map[string]int // of the old snapshot
-		want  []string       // what is left of it
+		want  []string       // the names that remain
 	}{
 		{map[string]int{"web": 1, "web:v1": 2}, []string{"web:v1"}},
 		{map[string]int{"web": 1}, nil},

@@ -1,9 +1,9 @@
 // Package snapshots keeps snapshots on disk, and lists them.
 //
-// A snapshot is a folder: the written files, the memory that the runtime saved, and a manifest that names every file
-// with its digest. The folder is complete and synced before it is renamed to the snapshot's id, and nothing in it ever
-// changes except the file of its names. A folder under any other name was never finished, or is being deleted; [Open]
-// removes it.
+// A snapshot is a folder. It has the files that were added or changed in the image, the memory that the runtime saved,
+// and a manifest that names every file with its digest. The folder is complete and synced before it is renamed to the
+// snapshot's id, and nothing in it ever changes except the file of its names. A folder under any other name was never
+// finished, or is being deleted; [Open] removes it.
 package snapshots
 
 import (
@@ -25,7 +25,7 @@ import (
 	"hutch/internal/store"
 )
 
-// version is the version of the format. Snapshots of another version are listed but not read.
+// version is the version of the format. Snapshots with another version are listed but cannot be used.
 const version = 1
 
 const (
@@ -39,7 +39,7 @@ type Manifest struct {
 	Version  int            `json:"version"`
 	Build    string         `json:"build"` // build of the runtime that saved the memory (driver.Restorer)
 	Snapshot hutch.Snapshot `json:"snapshot"`
-	Record   store.Record   `json:"record"` // record of the sandbox that it was made of
+	Record   store.Record   `json:"record"` // record of the sandbox that the snapshot was made from
 	Files    []savedFile    `json:"files"`
 	Unpacked int64          `json:"unpacked,omitempty"` // bytes of the uncompressed archive of the written files
 }
@@ -60,11 +60,11 @@ type Snapshot struct {
 	// Base is the layer that sandboxes of the snapshot share.
 	Base Base
 
-	names map[string]int // each with its number; never changed in place, and guarded by the catalog
-	uses  sync.RWMutex   // held for reading while a sandbox is made of it
+	names map[string]int // names with their numbers; never changed in place; guarded by the catalog
+	uses  sync.RWMutex   // held for reading while a sandbox is made from the snapshot
 
 	mu   sync.Mutex
-	seen map[string]stamp // the files that were found unchanged
+	seen map[string]stamp // the files that were verified
 }
 
 // Archive returns the path of the archive of the written files.
@@ -73,13 +73,13 @@ func (s *Snapshot) Archive() string { return filepath.Join(s.Dir, filesArchive) 
 // Memory returns the path of the folder for the memory that the runtime saves.
 func (s *Snapshot) Memory() string { return filepath.Join(s.Dir, memoryFolder) }
 
-// Expired reports whether the snapshot's time is over.
+// Expired reports whether the snapshot has expired.
 func (s *Snapshot) Expired(now time.Time) bool {
 	return s.Snapshot.ExpiresAt != nil && !now.Before(*s.Snapshot.ExpiresAt)
 }
 
-// Verify checks that the files are those of the manifest. A file that was intact once, and was not touched since, is
-// not read again.
+// Verify checks that the files are those of the manifest. A file that was verified before, and was not changed since,
+// is not read again.
 func (s *Snapshot) Verify() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

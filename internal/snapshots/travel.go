@@ -14,8 +14,8 @@ import (
 	"hutch/internal/durable"
 )
 
-// A snapshot travels as a tar archive: its manifest, and then the files that the manifest names, in its order. Its
-// names are not in it, because they can change later.
+// A snapshot travels as a tar archive: its manifest, and then the files of the manifest, in the same order. Its names
+// are not included, because they can change later.
 
 // Send writes a snapshot, so that Receive can read it.
 func (s *Snapshot) Send(w io.Writer) error {
@@ -52,9 +52,9 @@ func (s *Snapshot) sendFile(out *tar.Writer, want savedFile) error {
 	return err
 }
 
-// Receive writes the snapshot with an id and an owner, which Send wrote on another machine, to a folder that has no
-// name yet. It refuses another snapshot, and files that differ from the manifest. The caller then calls Add or Discard.
-// After an error nothing is left.
+// Receive writes a snapshot that Send wrote on another machine to a folder that has no name yet. It refuses a snapshot
+// with another id or owner, and files that differ from the manifest. The caller then calls Add or Discard. After an
+// error nothing is left.
 func (c *Catalog) Receive(id, owner string, r io.Reader) (s *Snapshot, err error) {
 	if err := c.checkRoom(owner); err != nil {
 		return nil, err
@@ -95,8 +95,8 @@ func (s *Snapshot) receive(id, owner string, in *tar.Reader) error {
 	return errors.Join(durable.Create(filepath.Join(s.Dir, manifestFile), text), durable.Sync(s.Memory()))
 }
 
-// receiveFile writes the next file of an archive, with holes where there are only zeros. Its path must be the path of
-// the archive of written files, or directly in the folder of the memory.
+// receiveFile writes the next file of an archive, with holes where there are only zeros. Its path must be that of the
+// files archive, or directly in the memory folder.
 func (s *Snapshot) receiveFile(want savedFile, in *tar.Reader) error {
 	h, err := in.Next()
 	if err != nil {
@@ -121,8 +121,8 @@ func (s *Snapshot) receiveFile(want savedFile, in *tar.Reader) error {
 	return err
 }
 
-// Add adds a snapshot of Receive to the catalog. Names that are not valid, or that another snapshot of the owner has or
-// is about to get, are left out.
+// Add adds a received snapshot to the catalog. It leaves out names that are not valid, or that another snapshot of the
+// owner has or is about to get.
 func (c *Catalog) Add(s *Snapshot, names []string) error {
 	c.naming.Lock()
 	defer c.naming.Unlock()
@@ -136,7 +136,7 @@ func (c *Catalog) Add(s *Snapshot, names []string) error {
 			return err
 		}
 	}
-	if len(s.names) == 0 { // without the file of names, the name in the manifest would apply
+	if len(s.names) == 0 { // without the file of names, the manifest's name would apply
 		if err := c.writeNames(s, s.names); err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (c *Catalog) hasName(owner, name string) bool {
 }
 
 // checkRoom refuses a snapshot of another machine for an owner whose snapshots here have reached the limit of bytes.
-// Their number has no limit here: it was limited where they were made.
+// Their number is not limited here: the limit was checked where they were made.
 func (c *Catalog) checkRoom(owner string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +192,8 @@ func fullOf(size int64) error {
 	return hutch.Errorf(hutch.Exhausted, "the snapshots take %d bytes, and no more can be made from %d on: delete some first", size, int64(maxSize)).With("limit", "snapshots")
 }
 
-// CheckElsewhere refuses a new snapshot if its owner has too many on no machine: n snapshots, with size bytes in total.
+// CheckElsewhere refuses a new snapshot if its owner has too many snapshots that are on no machine. n is their number
+// and size their total size in bytes.
 func CheckElsewhere(n int, size int64) error {
 	switch {
 	case n >= maxSnapshots:
@@ -207,13 +208,13 @@ func tooMany() error {
 	return hutch.Errorf(hutch.Exhausted, "the limit of %d snapshots is reached: delete some first", maxSnapshots).With("limit", "snapshots")
 }
 
-// Hold keeps the files of a snapshot until release is called: Unused refuses meanwhile.
+// Hold keeps the files of a snapshot until release is called: meanwhile Unused returns false.
 func (s *Snapshot) Hold() (release func()) {
 	s.uses.RLock()
 	return s.uses.RUnlock
 }
 
-// Unused calls do while no caller holds the snapshot, and reports whether it could.
+// Unused calls do if no caller holds the snapshot, and reports whether it did.
 func (s *Snapshot) Unused(do func() error) (unused bool, err error) {
 	if !s.uses.TryLock() {
 		return false, nil

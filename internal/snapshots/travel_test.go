@@ -63,8 +63,8 @@ func TestSendAndReceive(t *testing.T) {
 	}
 }
 
-// TestReceiveWhileMaking: a snapshot that arrives while another one of its name is made loses the name, and is not deleted as
-// one that was replaced.
+// TestReceiveWhileMaking: a snapshot that arrives while another one with its name is being made loses the name, but is
+// not deleted as a replaced snapshot.
 func TestReceiveWhileMaking(t *testing.T) {
 	t.Parallel()
 	from, to := open(t, t.TempDir()), open(t, t.TempDir())
@@ -93,7 +93,7 @@ func TestReceiveWhileMaking(t *testing.T) {
 	}
 }
 
-// TestReceiveOfAFullOwner: the error for a caller does not say how much the owner of a shared snapshot has.
+// TestReceiveOfAFullOwner: the error for a caller does not reveal how much the owner of a shared snapshot has.
 func TestReceiveOfAFullOwner(t *testing.T) {
 	t.Parallel()
 	c := open(t, t.TempDir())
@@ -105,7 +105,7 @@ func TestReceiveOfAFullOwner(t *testing.T) {
 	}
 }
 
-// TestReceiveLandsNowhereElse: each file that is received is one that a snapshot has.
+// TestReceiveLandsNowhereElse: Receive writes only files that a snapshot can have.
 func TestReceiveLandsNowhereElse(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"../out", "/out", "memory/../../out", "memory/a/b", "manifest.json", "names.json", "memory"} {
@@ -133,7 +133,7 @@ func TestReceiveLandsNowhereElse(t *testing.T) {
 	}
 }
 
-// TestUnused: a snapshot that a sandbox is made of does not leave.
+// TestUnused: a snapshot cannot leave while a sandbox is being made from it.
 func TestUnused(t *testing.T) {
 	t.Parallel()
 	s := made(t, open(t, t.TempDir()), hutch.Snapshot{ID: "snap-a"})

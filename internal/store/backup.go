@@ -18,27 +18,29 @@ import (
 	"hutch"
 )
 
-// Part is a set of tables in a shared store, for backups. One part has the tables of this package; another has the
-// tables that another package keeps in the same database.
+// Part is a set of tables in a shared store, for backups. One part has the tables of this package. Another package can
+// keep tables in the same database; they are another part.
 type Part struct {
-	// Schema is where the tables are. If it is "", Find returns it.
+	// Schema is the schema of the tables. If it is "", Find returns the schema.
 	Schema string
 	Find   func(ctx context.Context, c *pgx.Conn) (schema string, err error)
-	// Tables are in an order in which they can be filled.
+	// Tables are in an order in which they can be filled: a table comes after those that it refers to.
 	Tables []Table
-	// Create creates the tables, empty. Names without a schema are in Schema, also for Restored.
+	// Create creates the empty tables. In its statements, and in those of Restored, names without a schema are in
+	// Schema.
 	Create func(ctx context.Context, tx pgx.Tx) error
-	// Restored removes from the restored tables what was true only for the servers of the backup. It can be nil.
+	// Restored removes data that was valid only for the servers of the backup from the restored tables. It can be nil.
 	Restored func(ctx context.Context, tx pgx.Tx) error
 }
 
-// Table is a table, with all columns that this version knows.
+// Table is a table with all columns that this version knows.
 type Table struct {
 	Name    string
 	Columns []string
 }
 
-// ownTables are the tables of this package. The table of migrations is not among them: a restore writes it itself.
+// ownTables are the tables of this package. The table of migrations is missing, because a restore writes that table
+// itself.
 var ownTables = []Table{
 	{"installation", []string{"one", "id", "proof"}},
 	{"sandboxes", []string{"id", "node", "owner", "sandbox", "status", "runtime", "created", "record"}},
@@ -49,17 +51,17 @@ var ownTables = []Table{
 // ownSchema is the schema of this package's tables.
 const ownSchema = "hutch"
 
-// Content says what a backup has of a database.
+// Content describes what a backup of a database contains.
 type Content struct {
-	Format       int            `json:"format"` // the number of migrations that its tables have had
+	Format       int            `json:"format"` // the number of migrations that were applied to the tables
 	Installation string         `json:"installation"`
-	Version      int64          `json:"version"` // the highest version of a document
+	Version      int64          `json:"version"` // the highest version among the documents
 	Tables       []TableContent `json:"tables"`
-	// Sandboxes are the numbers of sandboxes by node.
+	// Sandboxes are the numbers of sandboxes on each node.
 	Sandboxes map[string]int64 `json:"sandboxes"`
 }
 
-// TableContent says what a backup has of a table.
+// TableContent describes what a backup of a table contains.
 type TableContent struct {
 	Name    string   `json:"name"`
 	Columns []string `json:"columns"`
@@ -95,7 +97,7 @@ func connect(ctx context.Context, opt Options, more []Part) (*connection, error)
 		return nil, err
 	}
 	c.parts = append([]Part{{Schema: ownSchema, Tables: ownTables}}, more...)
-	// The text of values must not depend on the settings of a database or a user.
+	// These settings make the text of values independent of the settings of a database or a user.
 	const same = `set idle_in_transaction_session_timeout = 0; set statement_timeout = 0; set datestyle = 'ISO, MDY'; set intervalstyle = 'postgres';
 		set timezone = 'UTC'; set bytea_output = 'hex'; set extra_float_digits = 1; set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3`
 	config.AfterConnect = func(ctx context.Context, c *pgconn.PgConn) error { return c.Exec(ctx, same).Close() }
@@ -125,7 +127,7 @@ func (c *connection) Close() error {
 // Where returns the name of the database, for people.
 func (c *connection) Where() string { return c.where }
 
-// sqlName returns a table as it is written in statements. Its names are from this program, never from a backup.
+// sqlName returns a table's name for use in statements. Table names are from this program, never from a backup.
 func (p Part) sqlName(table string) string {
 	return pgx.Identifier{p.Schema, table}.Sanitize()
 }
@@ -144,7 +146,8 @@ func (c *connection) noInstallation() error {
 	return hutch.Errorf(hutch.NotFound, "no installation is in the database %s: give the database that the server uses, with --store or in HUTCH_STORE", c.where)
 }
 
-// checkInstallation returns the id of the installation in the database. It refuses the database of another one.
+// checkInstallation returns the id of the installation in the database. It refuses the database of another
+// installation.
 func (c *connection) checkInstallation(ctx context.Context, tx pgx.Tx) (string, error) {
 	var id string
 	var proof []byte
@@ -167,10 +170,11 @@ func (c *connection) checkInstallation(ctx context.Context, tx pgx.Tx) (string, 
 // Backup reads a shared store for a backup, while servers use it.
 type Backup struct {
 	*connection
-	tx pgx.Tx // sees the database as it was at one moment
+	tx pgx.Tx // sees the database at one moment
 }
 
-// OpenBackup connects to a shared store. Of the options it needs URL, Key and Installation. It creates and locks nothing there.
+// OpenBackup connects to a shared store. Of the options it needs URL, Key and Installation. It creates and locks
+// nothing in the store.
 func OpenBackup(ctx context.Context, opt Options, more ...Part) (*Backup, error) {
 	c, err := connect(ctx, opt, more)
 	if err != nil {
@@ -183,7 +187,8 @@ func OpenBackup(ctx context.Context, opt Options, more ...Part) (*Backup, error)
 	return b, b.Release(ctx)
 }
 
-// Refresh begins to see the database as it is now, and returns what is in it, without the numbers of rows and bytes.
+// Refresh begins a transaction that sees the present state of the database, and returns what is in it, without the
+// numbers of rows and bytes.
 func (b *Backup) Refresh(ctx context.Context) (c Content, err error) {
 	if err := b.Release(ctx); err != nil {
 		return c, err
@@ -249,8 +254,8 @@ func (b *Backup) content(ctx context.Context) (c Content, err error) {
 	return c, err
 }
 
-// columns returns the columns of a table in the database; none if there is no such table. It refuses a column that this version does not
-// know: it would be missing in the backup.
+// columns returns the columns of a table in the database; none if the table does not exist. It refuses a column that
+// this version does not know, because that column would be missing in the backup.
 func (b *Backup) columns(ctx context.Context, p Part, t Table) ([]string, error) {
 	rows, err := b.tx.Query(ctx, `select attname from pg_attribute where attrelid = to_regclass($1) and attnum > 0 and not attisdropped order by attnum`, p.sqlName(t.Name))
 	if err != nil {
@@ -265,7 +270,7 @@ func (b *Backup) columns(ctx context.Context, p Part, t Table) ([]string, error)
 	return there, err
 }
 
-// Records calls each with the records of a node, in no order.
+// Records calls each with every record of a node, in no particular order.
 func (b *Backup) Records(ctx context.Context, node string, each func(Record) error) error {
 	rows, err := b.tx.Query(ctx, `select id, record from hutch.sandboxes where node = $1`, node)
 	if err != nil {
@@ -288,7 +293,7 @@ func (b *Backup) Records(ctx context.Context, node string, each func(Record) err
 	return b.explained(err)
 }
 
-// Copy writes all tables of a content, each to its writer, and completes the content.
+// Copy writes each table in c to the writer that to returns, and adds the numbers of rows and bytes to c.
 func (b *Backup) Copy(ctx context.Context, c *Content, to func(table string) io.WriteCloser) error {
 	for i := range c.Tables {
 		t := &c.Tables[i]
@@ -304,8 +309,8 @@ func (b *Backup) Copy(ctx context.Context, c *Content, to func(table string) io.
 	return nil
 }
 
-// find returns the part and the table with a name, and its place among the tables of all parts. The table is nil if this
-// program has none with that name.
+// find returns the part and the table with a name, and the index of the table among the tables of all parts. The table
+// is nil if this program has no such table.
 func find(parts []Part, name string) (p Part, table *Table, place int) {
 	for _, p := range parts {
 		for _, t := range p.Tables {
@@ -321,10 +326,10 @@ func find(parts []Part, name string) (p Part, table *Table, place int) {
 // ErrRows is the error for rows that are not those of a backup.
 var ErrRows = hutch.Errorf(hutch.Invalid, "the rows of a table cannot be those of a backup: one is larger than %d MiB, or ends the table", mostRow>>20)
 
-// RowCounter counts rows that are written to it, one a line, and refuses those that are too large.
+// RowCounter counts the rows that are written to it, one row per line, and refuses rows that are too large.
 type RowCounter struct {
 	Rows, Bytes int64
-	line        int64 // bytes of the line that has begun
+	line        int64 // bytes of the present line so far
 	start       []byte
 }
 
@@ -347,7 +352,7 @@ func (c *RowCounter) Write(text []byte) (int, error) {
 		if end < 0 {
 			break
 		}
-		if string(bytes.TrimSuffix(c.start, []byte("\r"))) == `\.` { // the database would take it for the end
+		if string(bytes.TrimSuffix(c.start, []byte("\r"))) == `\.` { // the database would read it as the end
 			return 0, ErrRows
 		}
 		c.Rows++
@@ -360,13 +365,15 @@ func (c *RowCounter) Write(text []byte) (int, error) {
 type Restore struct {
 	*connection
 	tx pgx.Tx
-	// Done says that an earlier restore of the same backup has filled the database, and that no server has used it since.
+	// Done reports that an earlier restore of the same backup has filled the database, and that no server has used the
+	// database since.
 	Done bool
 
 	content Content
 }
 
-// BeginRestore begins to restore a backup, which id names, into the database of the options. It refuses a database that is not empty.
+// BeginRestore begins to restore the backup with the given id into the database of the options. It refuses a database
+// that is not empty.
 func BeginRestore(ctx context.Context, opt Options, id string, more ...Part) (*Restore, error) {
 	c, err := connect(ctx, opt, more)
 	if err != nil {
@@ -384,7 +391,7 @@ func (r *Restore) begin(ctx context.Context, id string) (err error) {
 		return err
 	}
 	var mine, used, there, restored bool
-	// A server that starts waits for this lock.
+	// A starting server waits for this lock.
 	if err := r.tx.QueryRow(ctx, `select pg_try_advisory_xact_lock(hashtextextended('hutch migration', 0))`).Scan(&mine); err != nil {
 		return err
 	}
@@ -430,7 +437,7 @@ func (r *Restore) begin(ctx context.Context, id string) (err error) {
 	return err
 }
 
-// Prepare creates the tables for a content, which is from the backup and so not trusted.
+// Prepare creates the tables for a content. The content is from the backup, so it is not trusted.
 func (r *Restore) Prepare(ctx context.Context, c Content) error {
 	if err := checkContent(c, r.parts[1:]...); err != nil {
 		return err
@@ -450,7 +457,7 @@ func (r *Restore) Prepare(ctx context.Context, c Content) error {
 	return r.explained(err)
 }
 
-// checkContent refuses a content that this version cannot restore: tables and columns that it does not have.
+// checkContent refuses a content with tables or columns that this version does not have.
 func checkContent(c Content, more ...Part) error {
 	newer := hutch.Errorf(hutch.Unsupported, "the database in the backup was written by a newer hutch (format %d, this one knows %d): restore it with that version or a newer one", c.Format, len(migrations))
 	if c.Format > len(migrations) {
@@ -488,7 +495,7 @@ func checkContent(c Content, more ...Part) error {
 	return nil
 }
 
-// inSchema calls do while names without a schema are those of one schema.
+// inSchema calls do while names without a schema refer to the given schema.
 func (r *Restore) inSchema(ctx context.Context, schema string, do func() error) error {
 	if _, err := r.tx.Exec(ctx, `set local search_path = `+pgx.Identifier{schema}.Sanitize()); err != nil {
 		return err
@@ -508,14 +515,14 @@ func (r *Restore) migrate(ctx context.Context, from, to int) error {
 	})
 }
 
-// Table fills a table of the content, and returns the number of its rows.
+// Table fills one table of the content with rows, and returns the number of its rows.
 func (r *Restore) Table(ctx context.Context, name string, rows io.Reader) (int64, error) {
 	i := slices.IndexFunc(r.content.Tables, func(t TableContent) bool { return t.Name == name })
 	p, known, _ := find(r.parts, name)
 	if i < 0 || known == nil {
 		return 0, hutch.Errorf(hutch.Invalid, "the backup has rows of a table that it does not name")
 	}
-	var columns []string // as this program writes their names
+	var columns []string // with the names as this program writes them
 	for _, want := range r.content.Tables[i].Columns {
 		columns = append(columns, known.Columns[slices.Index(known.Columns, want)])
 	}
@@ -526,8 +533,8 @@ func (r *Restore) Table(ctx context.Context, name string, rows io.Reader) (int64
 	return tag.RowsAffected(), nil
 }
 
-// Complete changes the restored tables to the form of this version, removes what was true only for the servers of the
-// backup, and checks that the tables open with the key.
+// Complete changes the restored tables to the form of this version, removes data that was valid only for the servers of
+// the backup, and checks that the tables can be decrypted with the key.
 func (r *Restore) Complete(ctx context.Context) error {
 	err := r.complete(ctx)
 	if err != nil {
@@ -561,7 +568,7 @@ func (r *Restore) complete(ctx context.Context) error {
 	return nil
 }
 
-// Commit makes everything visible at once. After Done, there is nothing to commit.
+// Commit makes everything visible at once. If Done is true, it has nothing to commit.
 func (r *Restore) Commit(ctx context.Context) error {
 	if r.Done {
 		return r.tx.Rollback(ctx)

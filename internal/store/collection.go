@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Collection holds the documents of one package, each under a key, and does not interpret them. The tables call it a shelf.
+// Collection holds the documents of one package, each under a key, and does not interpret them. In the tables, a
+// collection is called a shelf.
 type Collection struct {
 	store *Store
 	name  string
@@ -26,7 +27,7 @@ func (s *Collection) Put(ctx context.Context, key string, doc []byte) error {
 	return s.Change(ctx, func(d *Draft) error { d.Put(key, doc); return nil })
 }
 
-// Replace replaces the document with a key. If there is none, it does nothing and returns false.
+// Replace replaces the document with a key. If the document does not exist, it does nothing and returns false.
 func (s *Collection) Replace(ctx context.Context, key string, doc []byte) (there bool, err error) {
 	err = s.Change(ctx, func(d *Draft) error {
 		old, err := d.Get(key)
@@ -43,13 +44,13 @@ func (s *Collection) Delete(ctx context.Context, key string) error {
 	return s.Change(ctx, func(d *Draft) error { d.Delete(key); return nil })
 }
 
-// Change changes documents of the collection, all or none, while the collection is locked against other changes.
+// Change changes documents of the collection, all or none. Meanwhile the collection is locked against other changes.
 func (s *Collection) Change(ctx context.Context, do func(*Draft) error) error {
 	_, err := s.change(ctx, do, nil)
 	return err
 }
 
-// change calls before in the transaction, when the collection is locked. It returns the documents that do changed.
+// change calls before in the transaction, after it has locked the collection. It returns the documents that do changed.
 func (s *Collection) change(ctx context.Context, do func(*Draft) error, before func(context.Context, *sql.Tx) error) (*Draft, error) {
 	d := &Draft{}
 	var refused error
@@ -85,8 +86,8 @@ func (s *Collection) change(ctx context.Context, do func(*Draft) error, before f
 	return d, nil
 }
 
-// Count changes one document that no [Mirror] keeps, such as a counter, while no other caller does. The function gets
-// nil if the document does not exist, and the time by the clock that all nodes share.
+// Count changes one document that no [Mirror] keeps, such as a counter, while no other caller changes it. do gets nil
+// if the document does not exist, and the present time of the clock that all nodes share.
 func (s *Collection) Count(ctx context.Context, key string, do func(doc []byte, now time.Time) ([]byte, error)) error {
 	err := s.store.inTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := s.store.lock(ctx, tx, s.label(key)); err != nil {
@@ -136,12 +137,12 @@ func (s *Collection) All(ctx context.Context) (map[string][]byte, error) {
 	return all, err
 }
 
-// Each calls f with every document, one after the other, so that they are not in memory together.
+// Each calls f with every document, one after the other, so that they are never all in memory.
 func (s *Collection) Each(ctx context.Context, f func(key string, doc []byte) error) error {
 	return s.each(ctx, `select key, doc from shelves where shelf = ? and doc is not null`, []any{s.name}, f)
 }
 
-// Some calls f with the documents that have one of some keys. Other documents are not read.
+// Some calls f with the documents that have one of the given keys. It does not read other documents.
 func (s *Collection) Some(ctx context.Context, keys []string, f func(key string, doc []byte) error) error {
 	if len(keys) == 0 {
 		return nil
@@ -153,7 +154,7 @@ func (s *Collection) Some(ctx context.Context, keys []string, f func(key string,
 	return s.each(ctx, `select key, doc from shelves where shelf = ? and doc is not null and key in (?`+strings.Repeat(", ?", len(keys)-1)+`)`, args, f)
 }
 
-// each calls f with the documents of a query.
+// each calls f with the documents that a query returns.
 func (s *Collection) each(ctx context.Context, query string, args []any, f func(key string, doc []byte) error) error {
 	err := s.store.read(ctx, query, args, func(rows *sql.Rows) error {
 		var key string
@@ -198,7 +199,7 @@ type Document struct {
 
 // Draft is a change of a collection that is not written yet.
 type Draft struct {
-	Now time.Time // by the clock that all nodes share
+	Now time.Time // time of the clock that all nodes share
 
 	get  func(key string) ([]byte, error)
 	docs []Document

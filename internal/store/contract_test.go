@@ -27,8 +27,8 @@ func record(id string, created time.Time) store.Record {
 	}
 }
 
-// kinds are the databases that are tested. Each function makes a database and returns a function that opens it; every
-// call of that opens the same database again.
+// kinds are the databases that are tested. Each function makes a database, and returns a function that opens this
+// database. That function can be called several times.
 var kinds = map[string]func(t *testing.T) func() *store.Store{
 	"sqlite": func(t *testing.T) func() *store.Store {
 		path := filepath.Join(t.TempDir(), "hutch.db")
@@ -91,7 +91,7 @@ func TestRecordsSurviveReopening(t *testing.T) {
 		if err := s.Keep(ctx, newer); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second time it is gone already
+		for range 2 { // the second time, the document is already gone
 			if err := s.Retire(ctx, "gone", "tk", hutch.Usage{Executions: 2, CPUSeconds: 0.5}); err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +137,7 @@ func TestCollections(t *testing.T) {
 	})
 }
 
-// A change is applied completely or not at all, and it reads the current records.
+// A change is applied completely or not at all, and reads the current documents.
 func TestChange(t *testing.T) {
 	onEach(t, func(t *testing.T, open func() *store.Store) {
 		ctx, collection := t.Context(), open().Collection("a")
@@ -201,7 +201,7 @@ func TestCount(t *testing.T) {
 	})
 }
 
-// image is the collection as a mirror reports it.
+// image is the copy of the collection that a mirror has reported.
 type image struct {
 	mu   sync.Mutex
 	docs map[string]string

@@ -11,8 +11,8 @@ import (
 	"hutch"
 )
 
-// Dump reads the store in the file at path, which a server can use meanwhile. It returns the records, and a copy of the file as it was at
-// the same moment. It changes nothing, so it does not bring the file to a newer format either.
+// Dump reads the store in the file at path while a server can use it. It returns the records, and a copy of the file at
+// the same moment. It changes nothing: it does not even bring the file to a newer format.
 func Dump(ctx context.Context, path string) (records []Record, image []byte, err error) {
 	dsn := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: url.Values{
 		"mode": {"rw"}, "_pragma": {"busy_timeout(5000)"},

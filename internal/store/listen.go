@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// channel is where a node announces that a collection has changed.
+	// channel is the PostgreSQL channel on which nodes announce changed collections.
 	channel = "hutch_shelves"
-	// heartbeat is the silence after which a node checks the connection to the database: a cut network reports no
-	// error.
+	// heartbeat is the time without a message after which a node checks the connection to the database, because a
+	// broken network reports no error.
 	heartbeat = 10 * time.Second
-	// takeover is how long the lock of a node can be held by a server that has just been killed.
+	// takeover is the longest time for which the lock of a node remains with a server that was killed.
 	takeover = 10 * time.Second
-	// sweepEvery is how often a node removes the marks of documents deleted long ago.
+	// sweepEvery is how often a node removes the marks of documents that were deleted long ago.
 	sweepEvery = time.Hour
 )
 
@@ -28,7 +28,7 @@ func (p *postgres) watch(m *Mirror) {
 	p.mu.Lock()
 	p.mirrors[m.collection.name] = append(p.mirrors[m.collection.name], m)
 	p.mu.Unlock()
-	// Changes between m's first reading and now were announced before m listened.
+	// Changes between m's first reading and now were announced before m was listening.
 	p.done.Go(func() {
 		for p.catchUp(p.life, m.collection.name) != nil && p.life.Err() == nil {
 			delay.Wait(p.life, time.Second)
@@ -36,8 +36,8 @@ func (p *postgres) watch(m *Mirror) {
 	})
 }
 
-// catchUp updates the mirrors of a collection, or of all collections if the name is "". The node keeps listening after
-// a document that cannot be read.
+// catchUp updates the mirrors of a collection, or of all collections if the name is "". A document that cannot be read
+// does not stop it.
 func (p *postgres) catchUp(ctx context.Context, collection string) error {
 	p.mu.Lock()
 	var all []*Mirror
@@ -59,7 +59,8 @@ func (p *postgres) catchUp(ctx context.Context, collection string) error {
 	return nil
 }
 
-// listen receives the changes of other nodes until the store is closed. It reports once how it began.
+// listen receives the changes of other nodes until the store is closed. It sends the result of its first attempt to
+// listening, once.
 func (p *postgres) listen(listening chan<- error) {
 	began, first := time.Now(), true
 	for p.life.Err() == nil {
@@ -96,7 +97,7 @@ func (p *postgres) setListenErr(err error) {
 	p.mu.Unlock()
 }
 
-// listenOnce listens on one connection, which also holds the node's lock. It returns why it ended.
+// listenOnce listens on one connection, which also holds the node's lock. It returns the error that ended it.
 func (p *postgres) listenOnce(begun func()) error {
 	ctx, cancel := context.WithTimeout(p.life, p.opt.OperationTimeout)
 	defer cancel()
@@ -131,7 +132,7 @@ func (p *postgres) listenOnce(begun func()) error {
 	return nil
 }
 
-// beginListening takes the node's lock, and reads the changes that came before it listened.
+// beginListening takes the node's lock, and reads the changes from before it listened.
 func (p *postgres) beginListening(ctx context.Context, c *pgx.Conn) error {
 	var mine bool
 	if err := c.QueryRow(ctx, `select pg_try_advisory_lock(hashtextextended($1, 0))`, "hutch node "+p.opt.Node).Scan(&mine); err != nil {
@@ -146,7 +147,7 @@ func (p *postgres) beginListening(ctx context.Context, c *pgx.Conn) error {
 	return p.catchUp(ctx, "")
 }
 
-// awaitChange waits for a change and reads it. When there was none for long, it checks the connection.
+// awaitChange waits for a change and reads it. After a long time without a change, it checks the connection.
 func (p *postgres) awaitChange(c *pgx.Conn) error {
 	quiet, cancel := context.WithTimeout(p.life, min(heartbeat, p.opt.OperationTimeout))
 	defer cancel()
@@ -164,7 +165,8 @@ func (p *postgres) awaitChange(c *pgx.Conn) error {
 	return p.explained(err)
 }
 
-// sweep removes the marks of deleted documents that every mirror has seen, or will replace by a full reading.
+// sweep removes the marks of deleted documents if they are so old that every mirror either has seen them, or will read
+// everything again.
 func (p *postgres) sweep(c *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(p.life, p.opt.OperationTimeout)
 	defer cancel()

@@ -10,10 +10,10 @@ import (
 	"hutch"
 )
 
-// migrations lead from an empty database to the tables of this version, one after another. A migration is never
-// changed; new ones are added. Nodes of two versions run at once while a fleet is upgraded, so a migration adds only
-// what older versions can ignore. A migration that breaks older versions has needs set, and runs when those versions
-// are no longer in use.
+// migrations lead from an empty database to the tables of this version, one after another. A released migration is
+// never changed; new ones are appended. While a fleet is upgraded, nodes of two versions run at once, so a migration
+// adds only things that older versions can ignore. A migration that breaks older versions has needs set, and runs when
+// those versions are no longer in use.
 var migrations = []struct {
 	needs int // the number of migrations that a version must know to use the tables from here on
 	sql   string
@@ -54,7 +54,7 @@ create table installation (
 );`},
 }
 
-// migrate brings the tables up to date, in one transaction, even if other nodes do so at the same time.
+// migrate brings the tables up to date, in one transaction, even if other nodes do the same at that time.
 func (p *postgres) migrate(ctx context.Context) error {
 	tx, err := p.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -70,7 +70,7 @@ func (p *postgres) migrate(ctx context.Context) error {
 	if err := p.identify(ctx, tx); err != nil {
 		return err
 	}
-	// From now on, the database is not what a restore has put there: see [Restore.Done].
+	// From now on, the database is no longer what a restore has written: see [Restore.Done].
 	if _, err := tx.ExecContext(ctx, `drop table if exists hutch.restored`); err != nil {
 		return err
 	}
@@ -117,7 +117,8 @@ func migrateTables(from, to int, do func(statement string, args ...any) error) e
 	return nil
 }
 
-// identify refuses the database of another installation. The first server that opens an empty one begins an installation.
+// identify refuses the database of another installation. The first server that opens an empty database begins an
+// installation.
 func (p *postgres) identify(ctx context.Context, tx *sql.Tx) error {
 	const name = "installation"
 	var proof []byte

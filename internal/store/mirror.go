@@ -9,20 +9,20 @@ import (
 
 // Mirror keeps a package's in-memory copy of a collection up to date.
 type Mirror struct {
-	collection *Collection // nil for documents that are only in memory
+	collection *Collection // nil if documents are only in memory
 	apply      func(key string, doc []byte) error
 
-	turn  chan struct{} // held during a change and while catching up
-	at    int64         // the version up to which apply was called, in a store that others change
-	fresh time.Time     // when at was the newest version
+	turn  chan struct{} // lock, held during a change and during catchUp
+	at    int64         // the version up to which apply was called; only in a shared store
+	fresh time.Time     // the last time when at was the newest version
 	keys  map[string]struct{}
 }
 
-// forgotten is how long, at least, a shared store keeps the mark of a deleted document.
+// forgotten is the shortest time for which a shared store keeps the mark of a deleted document.
 const forgotten = 24 * time.Hour
 
-// OpenMirror calls apply with each document of a collection, and later with each one that changed, or with nil for one that
-// was deleted. Calls of apply never overlap. A nil collection stores nothing.
+// OpenMirror calls apply with each document of a collection, and later with each changed document, or with nil for a
+// deleted one. Calls of apply never overlap. A nil collection stores nothing.
 func OpenMirror(ctx context.Context, collection *Collection, apply func(key string, doc []byte) error) (*Mirror, error) {
 	m := &Mirror{collection: collection, apply: apply, turn: make(chan struct{}, 1), keys: map[string]struct{}{}}
 	if collection == nil {
@@ -45,8 +45,8 @@ func OpenMirror(ctx context.Context, collection *Collection, apply func(key stri
 }
 
 // Change changes documents, all or none. When do is called, memory has all earlier changes of other nodes, and the
-// collection is locked against further ones. When Change returns, memory has this change too. An error of do is returned
-// unchanged, and then nothing is changed.
+// collection is locked against further ones. When Change returns, memory has this change too. If do returns an error,
+// Change changes nothing and returns that error.
 func (m *Mirror) Change(ctx context.Context, do func(*Draft) error) error {
 	select {
 	case m.turn <- struct{}{}:
@@ -72,11 +72,11 @@ func (m *Mirror) Change(ctx context.Context, do func(*Draft) error) error {
 	if err != nil {
 		return err
 	}
-	// The versions of these documents are above m.at: catching up applies them once more, which changes nothing.
+	// The versions of these documents are above m.at, so catchUp applies them once more, which changes nothing.
 	return m.applyAll(d.docs)
 }
 
-// applyAll calls apply with documents: with all of them, even if one fails.
+// applyAll calls apply with all documents, even if a call fails.
 func (m *Mirror) applyAll(docs []Document) (err error) {
 	for _, d := range docs {
 		if d.Doc == nil {
@@ -107,11 +107,11 @@ func (m *Mirror) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// catchUpLocked reads the documents newer than at. Versions are assigned while the collection is locked, and the lock lasts
-// to the end of the transaction: no older version appears after a newer one.
+// catchUpLocked reads the documents newer than at. Versions are assigned while the collection is locked, and the lock
+// lasts to the end of the transaction. So no older version appears after a newer one.
 func (m *Mirror) catchUpLocked(ctx context.Context, db querier) error {
 	s, began := m.collection, time.Now()
-	all := m.fresh.IsZero() || began.Sub(m.fresh) > forgotten/2 // documents can have been deleted whose marks are removed by now
+	all := m.fresh.IsZero() || began.Sub(m.fresh) > forgotten/2 // marks of deleted documents are perhaps removed by now
 	since := m.at
 	if all {
 		since = 0

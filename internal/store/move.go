@@ -12,7 +12,7 @@ import (
 	"hutch"
 )
 
-// Moved counts what was moved.
+// Moved counts what Move has moved.
 type Moved struct {
 	Sandboxes int `json:"sandboxes"`
 	Documents int `json:"documents"`
@@ -31,11 +31,11 @@ func (s *Store) Contents(ctx context.Context, more Documents) (Moved, error) {
 	return Moved{len(records), len(docs), len(used)}, errors.Join(err1, err2, err3)
 }
 
-// errInUse is the error for a database that has other content than the moved content.
+// errInUse is the error for a database that has content other than the moved content.
 var errInUse = hutch.Errorf(hutch.Conflict, "the database has state that is not this server's: move to an empty database")
 
-// Move writes the whole state of a file, and more documents, to a shared store: all of it or nothing. It then reads the
-// store and compares. Move can be repeated, but the shared store must have no other content.
+// Move writes the whole state of a file, and more documents, to a shared store, completely or not at all. Then it reads
+// the store again and compares. Move can be repeated, but the shared store must have no other content.
 func Move(ctx context.Context, from, to *Store, more Documents) (n Moved, err error) {
 	p, ok := to.database.(*postgres)
 	if !ok || from.Shared() {
@@ -100,7 +100,7 @@ func (p *postgres) moveRecord(ctx context.Context, tx *sql.Tx, r Record) error {
 	return err
 }
 
-// documentID names a document.
+// documentID identifies a document.
 type documentID struct{ collection, key string }
 
 func (d Documents) addTo(docs map[documentID][]byte) {

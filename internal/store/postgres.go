@@ -26,9 +26,9 @@ import (
 
 // Options are the address of a store in PostgreSQL, and the node that opens it.
 type Options struct {
-	URL  string // as postgres://USER:PASSWORD@HOST:PORT/DATABASE
+	URL  string // in the form postgres://USER:PASSWORD@HOST:PORT/DATABASE
 	Node string // the name of this node, which has its own records of sandboxes; no two servers can have it at once
-	Key  []byte // seals the documents; KeySize bytes
+	Key  []byte // encrypts the documents; KeySize bytes
 	// Installation is the id that the database must have; "" accepts any installation with this key, or begins one.
 	Installation     string
 	Wait             time.Duration // how long Connect waits for the database; default a minute
@@ -49,22 +49,22 @@ type postgres struct {
 	db     *sql.DB
 	config *pgx.ConnConfig
 	opt    Options
-	where  string // for people: no password
+	where  string // for people, without the password
 	id     string // id of the installation
 
 	life context.Context // done when the store closes
 	end  context.CancelFunc
 	done sync.WaitGroup
 
-	begun atomic.Bool // Connect has returned it
+	begun atomic.Bool // Connect has returned the store
 
 	mu          sync.Mutex
 	mirrors     map[string][]*Mirror // by collection
-	listenErr   error                // why changes of other nodes do not arrive; nil if they do
+	listenErr   error                // the error that keeps changes of other nodes from arriving; nil if they arrive
 	unconfirmed []attempt
 }
 
-// attempt is a record that may have been written although the caller got an error.
+// attempt is a record that was perhaps written although the caller got an error.
 type attempt struct {
 	key    string
 	sealed []byte
@@ -103,7 +103,7 @@ func Connect(ctx context.Context, opt Options) (*Store, error) {
 // parse reads the URL of a database. Its errors never contain the password.
 func parse(name string) (*pgx.ConnConfig, string, error) {
 	config, err := pgx.ParseConfig(name)
-	// A password elsewhere than before the host, or with an @ in it, could not be found and hidden in messages.
+	// If the password were not before the host, or contained an @, it could not be found and hidden in messages.
 	if u, wrong := url.Parse(name); err != nil || wrong != nil || !isPostgres(name) || strings.Trim(u.Path, "/") == "" || u.Query().Has("password") || strings.Count(name, "@") > 1 {
 		return nil, "", hutch.Errorf(hutch.Invalid, "that is not the URL of a PostgreSQL database: give one such as postgres://USER@HOST:5432/DATABASE, with the password in it, in $PGPASSWORD or in the file of $PGPASSFILE; special characters in it are written as %%40 for @ and %%2F for /").Naming(hutch.AboutField, "store")
 	}
@@ -117,9 +117,9 @@ func parse(name string) (*pgx.ConnConfig, string, error) {
 	return config, where, nil
 }
 
-// setTimeouts sets the timeouts of each connection, unless the URL does. With them the database ends the connections and
-// locks of a node that was cut off or lost its power; by default it waits for two hours. They are set by statements,
-// because a pooler refuses parameters that it does not know.
+// setTimeouts sets the timeouts of each connection, unless the URL sets them. With these timeouts, the database ends
+// the connections and locks of a node that was cut off or lost its power; by default it waits for two hours. They are
+// set by statements, because a pooler refuses parameters that it does not know.
 func setTimeouts(config *pgx.ConnConfig, timeout time.Duration) {
 	statements := "set search_path = hutch"
 	for name, value := range map[string]int64{
@@ -138,7 +138,7 @@ func setTimeouts(config *pgx.ConnConfig, timeout time.Duration) {
 	}
 }
 
-// Check refuses a text that is not the URL of a database.
+// Check refuses a text that is not the URL of a PostgreSQL database.
 func Check(name string) error {
 	_, _, err := parse(name)
 	return err
@@ -223,7 +223,7 @@ func (p *postgres) explained(err error) error {
 	unavailable := func(why string) error {
 		return hutch.Errorf(hutch.Unavailable, "the server's database, %s, %s, so this may not have been done: try again in a moment; if it continues, see whether the database runs and can be reached from the server", p.where, why).Because(err)
 	}
-	// An error that keeps a server from starting is not for the clients of a running one.
+	// An error that keeps a server from starting is not for the clients of a running server.
 	now := func(kind hutch.Kind) hutch.Kind {
 		if p.begun.Load() {
 			return hutch.Unavailable
@@ -281,7 +281,7 @@ func (p *postgres) now(ctx context.Context, tx *sql.Tx) (at time.Time, err error
 func (p *postgres) ours() (condition, value string) { return "node = ?", p.opt.Node }
 func (p *postgres) shared() bool                    { return true }
 
-// put writes a record. It is on disk when the statement returns, whether it is a Keep or not.
+// put writes a record. It ignores keep: every record is on disk when the statement returns.
 func (p *postgres) put(ctx context.Context, r Record, _ bool) error {
 	doc, err := json.Marshal(r)
 	if err != nil {
@@ -304,7 +304,7 @@ func (p *postgres) put(ctx context.Context, r Record, _ bool) error {
 	return err
 }
 
-// insert writes a new record. The id is unique, and the owner's limit counts, over all nodes.
+// insert writes a new record. The id must be unique over all nodes, and the owner's limit is for all nodes together.
 func (p *postgres) insert(ctx context.Context, r Record, sealed []byte) error {
 	tx, err := p.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -334,8 +334,8 @@ func (p *postgres) insert(ctx context.Context, r Record, sealed []byte) error {
 	return tx.Commit()
 }
 
-// decide removes records that the engine believes were not written. Otherwise the engine would find, at its next start,
-// sandboxes that it has given up.
+// decide removes records that the engine considers not written, because it got an error. Otherwise the engine would
+// find, at its next start, sandboxes that it has given up.
 func (p *postgres) decide(db *pgx.Conn) error {
 	ctx, cancel := p.limited(p.life)
 	defer cancel()
@@ -343,7 +343,8 @@ func (p *postgres) decide(db *pgx.Conn) error {
 	all := p.unconfirmed
 	p.mu.Unlock()
 	for _, a := range all {
-		// A record that was written there since has another text: no two seals are equal.
+		// A record that was written under this key since then has another text, because encryption never gives the same
+		// text twice.
 		if _, err := db.Exec(ctx, `delete from sandboxes where id = $1 and node = $2 and record = $3`, a.key, p.opt.Node, a.sealed); err != nil {
 			return err
 		}
@@ -375,8 +376,8 @@ func (p *postgres) writeDocument(ctx context.Context, tx *sql.Tx, s *Collection,
 	return err
 }
 
-// ready returns an error if /ready must report one: a store that misses the changes of other nodes can accept a token
-// that was revoked there.
+// ready returns an error if /ready must report one. A store that misses the changes of other nodes is not ready,
+// because it could accept a token that another node has revoked.
 func (p *postgres) ready(ctx context.Context) error {
 	p.mu.Lock()
 	listenErr := p.listenErr

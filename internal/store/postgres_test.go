@@ -19,7 +19,7 @@ import (
 	"hutch/internal/store"
 )
 
-// refused opens a store that cannot be, and returns why.
+// refused opens a store that must be refused, and returns the error.
 func refused(t *testing.T, opt store.Options) *hutch.Error {
 	t.Helper()
 	s, err := store.Connect(t.Context(), opt)
@@ -45,7 +45,7 @@ func TestNodesHearOfEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	seenByB.becomes(t, "map[1:a]")
-	// A change takes account of the changes of other nodes, whether their notices have arrived or not.
+	// A change takes the changes of other nodes into account, whether their notifications have arrived or not.
 	var wg sync.WaitGroup
 	var made atomic.Int32
 	for _, m := range []struct {
@@ -127,7 +127,7 @@ func TestLimitsHoldOverNodes(t *testing.T) {
 	}
 }
 
-// A dump of the database reveals no secret, and documents that others wrote into the database are refused.
+// A dump of the database reveals no secret. Documents that others wrote into the database are refused.
 func TestSealed(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), pgtest.New(t)
@@ -176,14 +176,14 @@ func TestOthersAreRefused(t *testing.T) {
 		t.Errorf("a copy of a node hears %v", err)
 	}
 	s.Close()
-	node(t, url, "a") // its name is free
+	node(t, url, "a") // the name of the node is free
 }
 
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
 	node(t, url, "a")
-	pgtest.Exec(t, url, `insert into hutch.migrations (number, needs) values (1000, 1)`) // a newer version, which adds only
+	pgtest.Exec(t, url, `insert into hutch.migrations (number, needs) values (1000, 1)`) // a newer version, which only adds
 	node(t, url, "b")
 	pgtest.Exec(t, url, `insert into hutch.migrations (number, needs) values (1001, 1001)`)
 	if err := refused(t, store.Options{URL: url, Node: "c", Key: key}); err.Kind != hutch.Unsupported || !strings.Contains(err.Message, "newer") {
@@ -191,7 +191,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// Many nodes open an empty database at once: one makes the tables and the installation.
+// Many nodes open an empty database at once: one of them makes the tables and the installation.
 func TestManyBegin(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
@@ -248,7 +248,7 @@ func TestDatabaseGoesAndComes(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// The store has the acknowledged records, and not those that the engine gave up.
+	// The store has the acknowledged records, and no records that the engine gave up.
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		all, err := far.All(ctx)
 		if err == nil && len(all) == 2 && all[0].Key == "later0" && all[1].Key == "later1" {
@@ -260,7 +260,8 @@ func TestDatabaseGoesAndComes(t *testing.T) {
 	}
 }
 
-// Changes from the time when the database was away are not missed, even if other work keeps the memory busy afterwards.
+// Changes that were made while the database was unreachable are not missed, even if other work keeps the memory busy
+// afterwards.
 func TestNewsAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	const patience = time.Second
@@ -292,7 +293,8 @@ func TestNewsAfterAnOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	link.Heal()
-	// It is ready when memory has caught up, which the change keeps it from. This is long enough to give up once.
+	// The store is ready when memory has caught up, which the change in progress prevents. This time is long enough to
+	// give up once.
 	for end := time.Now().Add(5 * patience); far.Ready(ctx) != nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 	}
 	close(decide)
@@ -300,7 +302,8 @@ func TestNewsAfterAnOutage(t *testing.T) {
 	seenByFar.becomes(t, "map[before:1 meanwhile:1]")
 }
 
-// A node that is cut off in the middle of a change does not keep the others out until its connection is found dead.
+// A node that is cut off in the middle of a change does not block the other nodes for as long as it takes to find its
+// connection dead.
 func TestCutOffInAChange(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), pgtest.New(t)
@@ -324,7 +327,7 @@ func TestCutOffInAChange(t *testing.T) {
 	}
 }
 
-// If the database refuses the logins of a running server, that is not reported as an error of the callers.
+// If the database refuses the logins of a running server, that is not reported as the callers' fault.
 func TestShutOut(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), pgtest.New(t)
@@ -343,7 +346,7 @@ func TestShutOut(t *testing.T) {
 	s := connect(t, store.Options{URL: strings.Replace(url, "hutch@", role+"@", 1), Node: "a", Key: key})
 	pgtest.Exec(t, url, "alter role "+role+" nologin")
 	pgtest.Exec(t, url, "select pg_terminate_backend(pid) from pg_stat_activity where usename = '"+role+"'")
-	for range 20 { // connections that were open say that they are ended
+	for range 20 { // connections that were open report that they were ended
 		if err := s.Put(ctx, record("x", time.Now())); hutch.KindOf(err) != hutch.Unavailable {
 			t.Fatalf("a record is %v", err)
 		}
@@ -365,7 +368,7 @@ func TestDatabaseIsLate(t *testing.T) {
 	}
 }
 
-// No error and no log has the password, whatever is wrong with the URL.
+// No error and no log contains the password, whatever is wrong with the URL.
 func TestPasswords(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)

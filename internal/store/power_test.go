@@ -12,7 +12,7 @@ import (
 	"hutch/internal/store"
 )
 
-// disk is a file system of its own, which can lose its power.
+// disk is a separate file system, whose power can be cut.
 type disk struct{ image, dir string }
 
 func newDisk(t *testing.T) disk {
@@ -30,7 +30,7 @@ func newDisk(t *testing.T) disk {
 	return d
 }
 
-// cutPower switches the power off, and on again once the store has noticed. Writes that were not synced are lost.
+// cutPower cuts the power, and restores it once the store has noticed. Writes that were not synced are lost.
 func (d disk) cutPower(t *testing.T, power *store.Store) {
 	t.Helper()
 	const shutdown, noFlush = 0x8004587d, 2 // EXT4_IOC_SHUTDOWN, EXT4_GOING_FLAGS_NOLOGFLUSH
@@ -52,8 +52,8 @@ func (d disk) cutPower(t *testing.T, power *store.Store) {
 	}
 }
 
-// A record that is to be kept is there after the machine has lost its power, and
-// so are those before it.
+// After a power failure of the machine, a record that was written by Keep is still there, with all records that were
+// written before it.
 func TestKeptWithoutPower(t *testing.T) {
 	t.Parallel()
 	d, now := newDisk(t), time.Now()

@@ -9,8 +9,8 @@ import (
 	"hutch"
 )
 
-// seal encrypts documents for a database that others can read. Each is bound to its key: it does not open as another
-// document.
+// seal encrypts documents for a database that others can read. Each encrypted document is bound to its key: it cannot
+// be decrypted as another document.
 type seal struct{ aead cipher.AEAD }
 
 // KeySize is the size of a key, in bytes.
@@ -39,12 +39,12 @@ func (s seal) opened(name string, sealed []byte) ([]byte, error) {
 		return nil, errSeal
 	}
 	if doc == nil {
-		doc = []byte{} // nil would mean that there is no document
+		doc = []byte{} // nil would mean that the document does not exist
 	}
 	return doc, nil
 }
 
-// Sealer encrypts a part of a record that must not be on disk in clear, also where the store does not encrypt whole
+// Sealer encrypts a part of a record that must not be on disk in clear, even if the store does not encrypt whole
 // documents.
 type Sealer struct{ seal }
 
@@ -54,7 +54,7 @@ func NewSealer(key []byte) (*Sealer, error) {
 	return &Sealer{s}, err
 }
 
-// Seal encrypts text, which opens only under the same name.
+// Seal encrypts text. The result can be decrypted only with the same name.
 func (s *Sealer) Seal(name string, text []byte) []byte { return s.sealed(name, text) }
 
 // Open decrypts what Seal returned.

@@ -43,8 +43,8 @@ pragma user_version = 2;`
 const putRecord = `insert into sandboxes values (?, ?, ?, ?, ?)
 	on conflict (id) do update set status = excluded.status, record = excluded.record`
 
-// version is the version of the schema. An older hutch does not open a newer store: it would ignore rules that it does
-// not know, such as those about owners.
+// version is the version of the schema. An older hutch does not open a newer store, because it would ignore rules that
+// it does not know, such as rules about owners.
 const version = 2
 
 // sqliteFile is the database of one server. No other process changes it.
@@ -54,8 +54,8 @@ type sqliteFile struct {
 }
 
 // Open opens the store in the file at path, and creates it if it does not exist. A process that is killed at any moment
-// loses no committed record; a power failure of the machine can lose the last few since Keep, whose sandboxes are lost
-// too.
+// loses no committed record. A power failure of the machine can lose the last few records since the last Keep; their
+// sandboxes are lost with it anyway.
 func Open(ctx context.Context, path string) (*Store, error) {
 	dsn := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: url.Values{
 		"_pragma": {"journal_mode(wal)", "synchronous(normal)", "busy_timeout(5000)"},
@@ -98,7 +98,7 @@ func (f *sqliteFile) put(ctx context.Context, r Record, keep bool) error {
 		_, err = f.prepped.ExecContext(ctx, row...)
 		return err
 	}
-	c, err := f.db.Conn(ctx) // there is only one connection, so no other caller writes meanwhile
+	c, err := f.db.Conn(ctx) // the only connection, so no other caller writes meanwhile
 	if err != nil {
 		return err
 	}

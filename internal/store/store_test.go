@@ -36,7 +36,7 @@ func TestUsed(t *testing.T) {
 	u.Begin(at)
 	u.Note(at.Add(10*time.Second), driver.Usage{CPUSeconds: 3, Memory: 1 << 30, MemoryPeak: 2 << 30})
 	u.Note(at.Add(20*time.Second), driver.Usage{CPUSeconds: 4, Memory: 1 << 30})
-	u.End() // it sleeps, and wakes in another instance
+	u.End() // the sandbox sleeps, and wakes in another instance
 	u.Begin(at.Add(time.Hour))
 	u.Note(at.Add(time.Hour+10*time.Second), driver.Usage{CPUSeconds: 1})
 	want := hutch.Usage{CPUSeconds: 5, MemorySeconds: 15, MemoryPeak: 2048, WallTime: 30}

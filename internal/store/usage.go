@@ -11,16 +11,16 @@ import (
 	"hutch/internal/driver"
 )
 
-// Used is the account of a sandbox: its use up to a reading of its instance. The instance's counters start when the
-// instance does.
+// Used is the account of a sandbox: its usage up to a reading of its instance. The counters of an instance start with
+// the instance.
 type Used struct {
 	hutch.Usage
-	At     time.Time `json:"at,omitzero"` // of the last reading; zero while it does not run
+	At     time.Time `json:"at,omitzero"` // time of the last reading; zero while the sandbox does not run
 	CPU    float64   `json:"cpu"`         // CPU seconds that the present instance had used at the reading
-	Memory int64     `json:"memory"`      // memory that it used then, in bytes
+	Memory int64     `json:"memory"`      // memory at the reading, in bytes
 }
 
-// Note adds the use since the last reading.
+// Note adds the usage since the last reading.
 func (u *Used) Note(now time.Time, r driver.Usage) {
 	const mib = 1 << 20
 	if d := now.Sub(u.At).Seconds(); !u.At.IsZero() && d > 0 {
@@ -33,20 +33,21 @@ func (u *Used) Note(now time.Time, r driver.Usage) {
 	u.At, u.CPU, u.Memory = now, r.CPUSeconds, r.Memory
 }
 
-// Begin begins to count from 0, for an instance that has just been made.
+// Begin begins to count from 0, for an instance that was just made.
 func (u *Used) Begin(now time.Time) { u.At, u.CPU, u.Memory = now, 0, 0 }
 
-// End ends the counting: the instance is destroyed.
+// End ends the counting, because the instance is destroyed.
 func (u *Used) End() { u.At, u.CPU, u.Memory = time.Time{}, 0, 0 }
 
-// Usage returns what the sandbox used.
+// Usage returns the usage of the sandbox.
 func (r Record) Usage() hutch.Usage {
 	u := r.Used.Usage
 	u.NetworkSent, u.NetworkReceived = r.Traffic.Sent, r.Traffic.Received
 	return u
 }
 
-// Retire removes the record with the key, if there is one, and adds its use to the sum of its owner; both or neither.
+// Retire removes the record with the key and adds used to the sum of the owner, in one transaction. If the record does
+// not exist, it does nothing.
 func (s *Store) Retire(ctx context.Context, key, owner string, used hutch.Usage) error {
 	ours, us := s.ours()
 	err := s.inTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -55,7 +56,7 @@ func (s *Store) Retire(ctx context.Context, key, owner string, used hutch.Usage)
 			return err
 		}
 		if n, err := done.RowsAffected(); n == 0 || err != nil {
-			return err // retired before
+			return err // it was retired earlier
 		}
 		if err := s.lock(ctx, tx, "usage "+us+" "+owner); err != nil {
 			return err
@@ -76,7 +77,7 @@ func (s *Store) Retire(ctx context.Context, key, owner string, used hutch.Usage)
 	return nil
 }
 
-// Retired returns the usage of destroyed sandboxes by owner; in a shared store, those of this node.
+// Retired returns the usage of destroyed sandboxes by owner; in a shared store, only that of this node.
 func (s *Store) Retired(ctx context.Context) (map[string]hutch.Usage, error) {
 	ctx, end := s.limited(ctx)
 	defer end()

@@ -34,12 +34,12 @@ func CPU() []string {
 // packages are the files in which package managers record installed packages.
 var packages = []string{"/etc/os-release", "/var/lib/dpkg/status", "/lib/apk/db/installed", "/var/lib/rpm/rpmdb.sqlite"}
 
-// Host names the programs of this machine: machines with the same packages, and the same other programs, have the same
-// name. The programs of Hutch are not counted, because upgrades replace them.
+// Host returns a name for the programs of this machine. Two machines have the same name if they have the same packages
+// and the same other programs. The programs of Hutch are not counted, because upgrades replace them.
 func Host() string {
 	h := sha256.New()
 	for _, path := range packages {
-		text, _ := os.ReadFile(path) // equal machines lack the same files
+		text, _ := os.ReadFile(path) // no error: equal machines lack the same files
 		fmt.Fprintf(h, "%s %x\n", path, sha256.Sum256(text))
 	}
 	for _, dir := range []string{"/usr/bin", "/usr/local/bin", "/usr/local/lib"} {

@@ -17,9 +17,9 @@ import (
 )
 
 // An image is a random salt followed by pieces, each encrypted and authenticated separately, so that a reader never
-// sees an unverified byte. The key of an image is derived from the fleet's key, the salt and the sandbox's name: the
-// image of one sandbox does not open as that of another. The nonce of a piece is its number and whether it is the last:
-// pieces cannot be left out, exchanged or cut off at the end.
+// sees an unverified byte. The key of an image is derived from the fleet's key, the salt and the sandbox's name: an
+// image cannot be opened as that of another sandbox. The nonce of a piece contains its number and whether it is the
+// last, so pieces cannot be left out, exchanged or cut off at the end.
 const (
 	saltSize  = 32
 	pieceSize = 256 << 10
@@ -66,7 +66,7 @@ func newSealer(w io.Writer, key []byte, of string) (*sealer, error) {
 
 func (s *sealer) Write(b []byte) (n int, err error) {
 	for len(b) > 0 {
-		if len(s.piece) == pieceSize { // it is not the last
+		if len(s.piece) == pieceSize { // this piece is not the last
 			if err := s.flush(false); err != nil {
 				return n, err
 			}

@@ -1,8 +1,8 @@
-// Package travel moves a sleeping sandbox from one machine to another, as an image: one object in a bucket.
+// Package travel moves a sleeping sandbox from one machine to another, as an image, which is one object in a bucket.
 //
-// An image is compressed and encrypted, and opens only under the name for which it was written: see seal.go. The writer
-// keeps its SHA-256 outside of the bucket, so an older image of the same sandbox is refused, too. The record of the
-// sandbox is not in it.
+// An image is compressed and encrypted, and can be opened only under the name for which it was written: see seal.go.
+// The writer keeps the image's SHA-256 outside of the bucket, so an older image of the same sandbox is refused, too.
+// The image does not contain the record of the sandbox.
 package travel
 
 import (
@@ -24,41 +24,42 @@ import (
 	"hutch/internal/objects"
 )
 
-// Image says where an image is, and how to verify it.
+// Image describes where an image is, and how to verify it.
 type Image struct {
 	Key    string `json:"key"`
-	SHA256 string `json:"sha256"` // SHA-256 of the object, as it is in the bucket
+	SHA256 string `json:"sha256"` // SHA-256 of the object in the bucket
 	Size   int64  `json:"size"`   // size of the object, in bytes
-	// RecordKey is the key of the sandbox's record in the store. The image opens only under this key.
-	// Its name in JSON is in stored records.
+	// RecordKey is the key of the sandbox's record in the store. The image opens only under this key. The field's JSON
+	// name is different, because stored records have it.
 	RecordKey string `json:"place"`
 	Needs     Needs  `json:"needs"`
-	// Checkpoint is when the image was made of a sandbox that kept running; zero for a sleeping one.
+	// Checkpoint is when the image was made, if the sandbox kept running; zero for an image of a sleeping sandbox.
 	Checkpoint time.Time `json:"checkpoint,omitzero"`
 }
 
-// Arrival is a sandbox that comes to a machine. While its files are there and nothing has said whether the sandbox has
-// moved, the machine has this on its disk.
+// Arrival is a sandbox that is arriving at a machine. The machine keeps the Arrival on disk while it has the sandbox's
+// files and does not know whether the sandbox has moved to it.
 type Arrival struct {
 	Owner     string `json:"owner,omitempty"`
 	Sandbox   string `json:"sandboxId"`
 	RecordKey string `json:"record"` // the key of the sandbox's record in the store; package engine sets it
-	From      string `json:"from"`   // the node that the sandbox comes from, or that was to fetch it
+	From      string `json:"from"`   // the node that the sandbox comes from, or that should have fetched it
 	Image     string `json:"image"`  // the key of its image in the bucket
-	// Checkpoint is when the image was made of a sandbox that kept running; zero for a sleeping one.
+	// Checkpoint is when the image was made, if the sandbox kept running; zero for an image of a sleeping sandbox.
 	Checkpoint time.Time `json:"checkpoint,omitzero"`
 }
 
-// ErrUndecided is the error for a sandbox whose files have come to a machine, if it is not known whether the sandbox has
+// ErrUndecided is the error for a sandbox whose files are on a machine, if it is not known whether the sandbox has
 // moved there.
 var ErrUndecided = errors.New("the files of the sandbox are kept until it is known which node has it")
 
 // ErrBadNote is the error for the note of an arrival that cannot be read.
 var ErrBadNote = errors.New("the note of a sandbox that came from another node cannot be read")
 
-// Activity is how much a sandbox had done at a checkpoint. If it is the same later, nothing has changed in the sandbox.
+// Activity is how much a sandbox had done at a checkpoint. If a later Activity is the same, nothing has changed in the
+// sandbox.
 type Activity struct {
-	Used time.Time // when it was last used
+	Used time.Time // when the sandbox was last used
 	CPU  float64   // seconds
 	Of   string    // the instance whose CPU is counted
 	At   time.Time // time of the checkpoint
@@ -69,24 +70,26 @@ type Needs struct {
 	Runtime string   `json:"runtime"`
 	Build   string   `json:"build,omitempty"` // build of the runtime; empty when no memory was saved
 	Host    string   `json:"host,omitempty"`  // name of the host's programs, if the memory uses them
-	CPU     []string `json:"cpu,omitempty"`   // features that programs have seen
+	CPU     []string `json:"cpu,omitempty"`   // features that programs have detected
 }
 
-// Machine is the properties of a machine that Needs are compared with.
+// Machine has the properties of a machine that are compared with Needs.
 type Machine struct {
-	Builds map[string]string `json:"builds"` // builds of its runtimes, by name; empty for one that saves no memory
-	// Contracts are, by runtime, the prefixes of the names of all builds that it can use once it has their programs.
+	Builds map[string]string `json:"builds"` // builds of its runtimes, by name; empty if a runtime saves no memory
+	// Contracts are prefixes of build names, by runtime. The machine can use all builds with such a name once it has
+	// their programs.
 	Contracts map[string]string `json:"contracts,omitempty"`
 	Host      string            `json:"host"`
 	CPU       []string          `json:"cpu"`
-	// Snapshots says that snapshots can come from the bucket. Earlier versions of Hutch only fetch sandboxes.
+	// Snapshots reports that the node can fetch snapshots from the bucket. Earlier versions of Hutch fetch only
+	// sandboxes.
 	Snapshots bool `json:"snapshots,omitempty"`
-	// Claims says that the node takes over a sandbox of a dead node when it has read the whole image. Earlier versions
-	// take it over before.
+	// Claims reports that the node reads the whole image of a dead node's sandbox before it takes over the sandbox.
+	// Earlier versions take it over first.
 	Claims bool `json:"claims,omitempty"`
 }
 
-// Lacks names the features that a machine lacks for an image; nil if it lacks none.
+// Lacks returns an error that names the features that a machine lacks for an image; nil if it lacks none.
 func (m Machine) Lacks(n Needs) error {
 	build, ok := m.Builds[n.Runtime]
 	contract := m.Contracts[n.Runtime]
@@ -109,8 +112,8 @@ func (m Machine) Lacks(n Needs) error {
 	return nil
 }
 
-// Write stores an image with the content that fill writes, and returns it with Key, SHA256 and Size. On an error it
-// leaves no object, and fill has returned. The store gets no more data when ctx is done.
+// Write stores an image with the content that fill writes, and returns it with Key, SHA256 and Size. After an error it
+// leaves no object. When Write returns, fill has returned. The store gets no more data when ctx is done.
 func Write(ctx context.Context, s objects.Store, key []byte, name, of string, fill func(io.Writer) error) (Image, error) {
 	sum := &counter{hash: sha256.New()}
 	r, w := io.Pipe()
@@ -129,8 +132,8 @@ func Write(ctx context.Context, s objects.Store, key []byte, name, of string, fi
 	return Image{Key: name, SHA256: hex.EncodeToString(sum.hash.Sum(nil)), Size: sum.n}, err
 }
 
-// Seal writes the content that fill writes, compressed and encrypted. It opens only with the same key and under the name that it was written
-// for.
+// Seal writes the content that fill writes, compressed and encrypted. The content can be opened only with the same key
+// and under the same name.
 func Seal(w io.Writer, key []byte, of string, fill func(io.Writer) error) error {
 	sealed, err := newSealer(w, key, of)
 	if err != nil {
@@ -143,15 +146,15 @@ func Seal(w io.Writer, key []byte, of string, fill func(io.Writer) error) error 
 	return errors.Join(fill(z), z.Close(), sealed.Close())
 }
 
-// Read calls read with the content of an image, which fill wrote. Each byte is verified before it is passed. If a later
-// part fails, the caller must discard what it has read.
+// Read calls read with the content of an image, which fill wrote. Each byte is verified before it is passed on. If a
+// later part fails, the caller must discard what it has read.
 func Read(ctx context.Context, s objects.Store, key []byte, img Image, of string, read func(io.Reader) error) error {
 	body, err := open(ctx, s, img)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	defer context.AfterFunc(ctx, func() { body.Close() })() // a folder does not know ctx
+	defer context.AfterFunc(ctx, func() { body.Close() })() // a store in a folder ignores ctx
 	sum := &counter{hash: sha256.New()}
 	all := io.TeeReader(io.LimitReader(unbroken{body}, img.Size+1), sum)
 	if err := Unseal(all, key, of, read); err != nil {
@@ -160,9 +163,9 @@ func Read(ctx context.Context, s objects.Store, key []byte, img Image, of string
 	return sum.check(img)
 }
 
-// Unseal calls read with the content that Seal has sealed. Each byte is verified before it is passed, and Unseal
-// succeeds only if the end is verified, too. If a later part fails, the caller must discard what it has read. The error
-// for content that was cut off, changed or sealed with another key is ErrForged.
+// Unseal calls read with the content that Seal wrote. Each byte is verified before it is passed on. If a later part
+// fails, the caller must discard what it has read: Unseal succeeds only if the end is verified, too. The error for
+// content that was cut off, changed or sealed with another key is ErrForged.
 func Unseal(r io.Reader, key []byte, of string, read func(io.Reader) error) error {
 	opened, err := newOpener(r, key, of)
 	if err != nil {
@@ -176,14 +179,14 @@ func Unseal(r io.Reader, key []byte, of string, read func(io.Reader) error) erro
 	if err := read(z); err != nil {
 		return err
 	}
-	if _, err := io.Copy(io.Discard, z); err != nil { // to its end, which is verified, too
+	if _, err := io.Copy(io.Discard, z); err != nil { // reads to the end, which is verified, too
 		return err
 	}
 	_, err = io.Copy(io.Discard, opened)
 	return err
 }
 
-// ErrLost is the cause of an error for an object that the bucket had, and does not have any more.
+// ErrLost is the cause of an error for an object that the bucket no longer has.
 var ErrLost = errors.New("the object does not exist")
 
 func open(ctx context.Context, s objects.Store, img Image) (io.ReadCloser, error) {

@@ -16,7 +16,7 @@ import (
 	"hutch/internal/travel"
 )
 
-// memory is a store in memory. Failing fails each Put after some bytes.
+// memory is a store in memory. If failing is set, each Put fails after some bytes.
 type memory struct {
 	objects map[string][]byte
 	failing bool
@@ -90,7 +90,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// TestForged: a changed image is refused, and no forged byte is given to the reader.
+// TestForged: a changed image is refused, and the reader gets no forged byte.
 func TestForged(t *testing.T) {
 	m := &memory{objects: map[string][]byte{}}
 	content := noise(3 << 18)
@@ -148,7 +148,7 @@ func flip(b []byte, at int) []byte {
 	return b
 }
 
-// TestFullBucket: an image that could not be written leaves no object, and Write returns.
+// TestFullBucket: an image that cannot be written leaves no object, and Write returns.
 func TestFullBucket(t *testing.T) {
 	m := &memory{objects: map[string][]byte{}, failing: true}
 	_, err := travel.Write(t.Context(), m, key, "x", "a", func(w io.Writer) error { _, err := w.Write(noise(4 << 20)); return err })
@@ -162,7 +162,7 @@ func TestFullBucket(t *testing.T) {
 	}
 }
 
-// TestCancelledWrite: a store that ignores the context, as a folder does, gets no more data when it is done.
+// TestCancelledWrite: a store that ignores the context, as a folder does, gets no more data when the context is done.
 func TestCancelledWrite(t *testing.T) {
 	m := &memory{objects: map[string][]byte{}}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -177,7 +177,7 @@ func TestCancelledWrite(t *testing.T) {
 	}
 }
 
-// silent is a store that ignores the context, and whose objects never come.
+// silent is a store that ignores the context, and whose objects never arrive.
 type silent struct{ memory }
 
 func (*silent) Get(context.Context, string) (io.ReadCloser, error) {
@@ -185,7 +185,7 @@ func (*silent) Get(context.Context, string) (io.ReadCloser, error) {
 	return r, nil
 }
 
-// TestCancelledRead: an object is not read any more when the context is done, also from a store that ignores it.
+// TestCancelledRead: reading an object ends when the context is done, also if the store ignores the context.
 func TestCancelledRead(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -210,7 +210,7 @@ func (b breaking) Get(context.Context, string) (io.ReadCloser, error) {
 	return io.NopCloser(io.MultiReader(half, iotest.ErrReader(io.ErrUnexpectedEOF))), nil
 }
 
-// TestBrokenConnection: a connection that breaks is not taken for a forged image.
+// TestBrokenConnection: a connection that breaks is not reported as a forged image.
 func TestBrokenConnection(t *testing.T) {
 	m := &memory{objects: map[string][]byte{}}
 	img := write(t, m, "x", "a", noise(2<<20))

@@ -18,12 +18,13 @@ import (
 var _ driver.Archiver = (*instance)(nil)
 
 // stopAndPack stops all programs except the agent, which is the first process, and packs the folders in its arguments
-// with the tar program of the image. The kernel stops all of them at once: none can start another meanwhile.
+// with the tar program of the image. The kernel stops all of them at once, so none can start another program
+// meanwhile.
 const stopAndPack = `kill -STOP -1; tar --create --sparse --file=- --directory=/ --warning=no-all --ignore-failed-read "$@"; code=$?; [ $code -le 1 ] || kill -CONT -1; exit $code`
 
-// Archive implements driver.Archiver. Exit code 1 of tar means that a file changed meanwhile. Sandboxes with an image
-// are refused: bash and tar would be the image's, and would run here as root with the agent's capabilities, one of
-// which can open any file of the host.
+// Archive implements driver.Archiver. Exit code 1 of tar means that a file changed meanwhile. Archive refuses sandboxes
+// with an image, because bash and tar would be those of the image. They would run here as root with the agent's
+// capabilities, and one of these can open any file of the host.
 func (i *instance) Archive(ctx context.Context, w io.Writer) error {
 	if i.record.Image {
 		return hutch.Errorf(hutch.Unsupported, "the files of a docker sandbox with an image can only be kept by its agent")

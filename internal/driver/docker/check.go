@@ -79,7 +79,7 @@ func checkSeccomp(info client.SystemInfoResult) driver.Finding {
 	return f
 }
 
-// checkNetwork creates no device.
+// checkNetwork checks whether network devices can be created, without creating one.
 func (d *Driver) checkNetwork() driver.Finding {
 	f := driver.Finding{Name: "network devices", Level: driver.Good, Detail: "a sandbox can have a network of its own"}
 	err := tun.Check()
@@ -141,7 +141,7 @@ func (d *Driver) try(ctx context.Context) error {
 	return err
 }
 
-// bare makes a skeleton that holds mount points only.
+// bare makes a skeleton that has only mount points.
 func bare(dir string) error {
 	for _, name := range append([]string{"proc", "sys", "dev", "etc", filepath.Dir(image.AgentPath)}, image.Writable...) {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// agentThreads do not count towards the user's processes.
+	// agentThreads is the number of the agent's threads, which do not count towards the user's limit of processes.
 	agentThreads = 32
 	// sharedMemory is the size of /dev/shm.
 	sharedMemory = 64 << 20
-	// oomScore makes the kernel end programs of sandboxes before others when the host has no memory left.
+	// oomScore makes the kernel end programs of sandboxes before other programs when the host has no memory left.
 	oomScore = 500
 )
 
 // agentCapabilities let the agent, which is root inside, become the user, kill the user's programs, give files to the
-// user and read all of them, and read the environment of processes. The agent empties its bounding set, so no program
-// that it starts can gain one.
+// user, read all files of the user, and read the environment of processes. The agent empties its bounding set, so that
+// no program that it starts can gain a capability.
 var agentCapabilities = []string{"SETUID", "SETGID", "KILL", "SYS_PTRACE", "CHOWN", "FOWNER", "DAC_OVERRIDE", "DAC_READ_SEARCH", "SETPCAP"}
 
 // options describes the container of an instance.
@@ -70,8 +70,8 @@ func resources(l hutch.Limits) container.Resources {
 	}
 }
 
-// memoryFolders returns the folders of the user. Each can be as large as the disk limit, and together they are within
-// the memory limit.
+// memoryFolders returns the folders of the user. Each can be as large as the disk limit; all of them together must
+// fit into the memory limit.
 func memoryFolders(l hutch.Limits, user image.Account) map[string]string {
 	folders := map[string]string{}
 	for _, path := range image.Writable {
@@ -86,7 +86,7 @@ func memoryFolders(l hutch.Limits, user image.Account) map[string]string {
 
 // mounts returns the host's folders that the image shows, the agent, the folder of the agent's socket, and the files
 // with the instance's names. File systems that are mounted below a folder of the host are left out: older engines would
-// show them writable.
+// make them writable.
 func (d *Driver) mounts(spec driver.Spec) (list []mount.Mount) {
 	binds := spec.Root.Binds[:len(spec.Root.Binds):len(spec.Root.Binds)]
 	binds = append(binds, image.Bind{Source: d.agent, Target: image.AgentPath})

@@ -25,12 +25,12 @@ import (
 )
 
 const (
-	createTime = 40 * time.Second // a create takes a third of a second, and the first one half a second more
-	importTime = 5 * time.Minute  // import time of an image other than the host's, once
+	createTime = 40 * time.Second // a create takes a third of a second; the first create takes half a second more
+	importTime = 5 * time.Minute  // time limit of the import of an image, which happens once
 	undoTime   = 20 * time.Second
 )
 
-// Files in the folder of an instance.
+// These are files in the folder of an instance.
 const (
 	socketFolder = "run"
 	socketFile   = "agent"
@@ -71,7 +71,7 @@ func (d *Driver) prepare(ctx context.Context, root image.Root) error {
 	return err
 }
 
-// create creates an instance or leaves nothing. The folder prevents two instances of one id.
+// create creates an instance, or leaves nothing after an error. The folder prevents two instances with the same id.
 func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -111,8 +111,8 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err
 	return i, i.start(ctx, spec)
 }
 
-// writeFiles makes the files that the container binds from the folder of the instance. The engine's root user can differ
-// from ours, so others can use these files; the folder above is closed to them.
+// writeFiles makes the files that the container binds from the folder of the instance. The engine's root user can
+// differ from ours, so the files are open to other users; the folder above them is closed to other users.
 func (i *instance) writeFiles(hostname string) error {
 	texts := map[string]string{
 		"hostname": hostname + "\n", "hosts": names.Hosts(hostname),
@@ -157,8 +157,8 @@ func (i *instance) start(ctx context.Context, spec driver.Spec) error {
 	return i.answer(ctx, said)
 }
 
-// boot returns the message to the agent. The filter is the same as in the runtime native, which shares the host's
-// kernel, too.
+// boot returns the message to the agent. The filter is the same as in the runtime native, because both share the
+// host's kernel.
 func boot(spec driver.Spec) ([]byte, error) {
 	b := spec.Boot
 	b.Version, b.Listen = wire.Version, "unix:"+socketDir+"/"+socketFile
@@ -190,7 +190,7 @@ func (i *instance) answer(ctx context.Context, said <-chan string) error {
 	}
 }
 
-// listenTo returns the container's standard error until it ends, or we close the connection.
+// listenTo returns the container's standard error. It reads until the container ends or the connection is closed.
 func listenTo(r io.Reader) <-chan string {
 	const most = 4 << 10
 	said := make(chan string, 1)

@@ -31,6 +31,6 @@
 //   - the container, with the driver's folder in a label
 //   - the Docker image, with the skeleton's folder in a label; all drivers on this host share it
 //
-// Sweep removes the containers of its folder that no caller claims, and the images whose skeleton or file no longer
-// exists. It changes nothing else in the engine.
+// Sweep removes the containers of its folder for which keep returns false, and the images whose skeleton or file no
+// longer exists. It changes nothing else in the engine.
 package docker

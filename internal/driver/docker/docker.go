@@ -21,18 +21,18 @@ type Driver struct {
 	owner  string // identifies dir in names
 	agent  string
 	api    *client.Client
-	noAPI  error         // why api cannot be used
+	noAPI  error         // the reason why api cannot be used
 	root   bool          // this process can enter the namespaces of containers
-	images ctxlock.Locks // by name of an image: only one caller at a time imports it
+	images ctxlock.Locks // by the name of the image: only one caller at a time imports it
 }
 
 var _ driver.Driver = (*Driver)(nil)
 
-// Labels of the driver's objects in the engine.
+// These are labels of the driver's objects in the engine.
 const (
-	folderLabel   = "hutch.folder"   // of a container: the state folder of the driver
-	sandboxLabel  = "hutch.sandbox"  // of a container: the id of the instance
-	skeletonLabel = "hutch.skeleton" // of an image: the folder that it was made from
+	folderLabel   = "hutch.folder"   // label of a container: the state folder of the driver
+	sandboxLabel  = "hutch.sandbox"  // label of a container: the id of the instance
+	skeletonLabel = "hutch.skeleton" // label of an image: the folder that it was made from
 )
 
 // New returns a driver on its state folder, for the engine of DOCKER_HOST. It makes no connection.

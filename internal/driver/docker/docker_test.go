@@ -66,9 +66,8 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// TestOthersAreSpared: sweeping removes what this driver has left, and nothing else that the engine has. An image can
-// set every label for its containers, so the driver does not rely on labels alone to find containers, images and
-// folders.
+// TestOthersAreSpared: Sweep removes what this driver has left behind, and nothing else in the engine. An image can set
+// every label for its containers, so the driver does not rely only on labels to find containers, images and folders.
 func TestOthersAreSpared(t *testing.T) {
 	host := dockerd.StartHere(t).Host
 	t.Setenv("DOCKER_HOST", host)
@@ -84,7 +83,7 @@ func TestOthersAreSpared(t *testing.T) {
 	base := hutchtest.Dir(t)
 	dir, victim := filepath.Join(base, "docker"), filepath.Join(base, "victim")
 	d := newDriver(t, dir)
-	if r := d.Check(t.Context()); !r.OK { // which leaves nothing
+	if r := d.Check(t.Context()); !r.OK { // a check leaves nothing behind
 		t.Fatalf("%+v", r.Findings)
 	}
 	sum := sha256.Sum256([]byte(dir))
@@ -155,8 +154,8 @@ func inEngine(t *testing.T, api *client.Client) string {
 	return strings.Join(names, " ")
 }
 
-// TestNoEngine: the finding names an engine that cannot be used, and its fix. Sweep needs no engine if nothing was
-// made.
+// TestNoEngine: if the engine cannot be used, the finding names it and the fix. Sweep needs no engine if the driver has
+// made nothing.
 func TestNoEngine(t *testing.T) {
 	for host, want := range map[string]string{
 		"unix:///nonexistent/docker.sock": "/nonexistent/docker.sock", "tcp://192.0.2.1:2375": "on this host", "nonsense": "nonsense",
@@ -173,8 +172,8 @@ func TestNoEngine(t *testing.T) {
 	}
 }
 
-// TestImagesThatAreGone: the engine keeps an image no longer than the server, also while it runs; and no program of an image becomes
-// root with the agent's capabilities, as Archive's would.
+// TestImagesThatAreGone: when the server removes an image, the engine removes it too, even while the server runs. No
+// program of an image runs as root with the agent's capabilities; Archive would need that.
 func TestImagesThatAreGone(t *testing.T) {
 	host := dockerd.StartHere(t).Host
 	t.Setenv("DOCKER_HOST", host)

@@ -22,13 +22,13 @@ import (
 )
 
 // A container needs a Docker image. For a host image, that Docker image holds the skeleton: its links, its /etc and the
-// mount points, without the folders that are bound over them. For another image it holds all files, from Hutch's store,
-// so the engine asks no registry.
+// mount points, without the folders that are bound over them. For any other image it holds all files of the image, from
+// Hutch's store, so that the engine does not contact a registry.
 
-// private is a folder that only root can enter, and socketDir the folder in it with the socket between daemon and agent.
+// private is a folder that only root can enter. socketDir is the folder in it for the socket between daemon and agent.
 const private, socketDir = "/.hutch/private", "/.hutch/private/run"
 
-// image returns the name of the Docker image with a skeleton, which it makes if the engine does not have it.
+// image returns the name of the Docker image with a skeleton. It makes the Docker image if the engine does not have it.
 func (d *Driver) image(ctx context.Context, api *client.Client, root image.Root) (string, error) {
 	root.Files = over(root)
 	name := imageName(root)
@@ -47,11 +47,12 @@ func (d *Driver) image(ctx context.Context, api *client.Client, root image.Root)
 	return name, d.importImage(ctx, api, name, root.Dir, func(w io.Writer) error { return writeSkeleton(w, root.Dir) })
 }
 
-// imageName names the image after the skeleton's folder. A skeleton never changes: when the host changes, a new
-// skeleton is made in another folder. So drivers with different state folders share the image.
+// imageName returns the name of the Docker image, which is derived from the skeleton's folder. A skeleton never
+// changes: when the host changes, a new skeleton is made in another folder. So drivers with different state folders
+// share the Docker image.
 //
-// Another image is named after its file, which never changes either, and the files that a sandbox has over it: see
-// [over].
+// For other images, the name is derived from the EROFS file, which never changes either, and from the files that a
+// sandbox has over it: see [over].
 func imageName(root image.Root) string {
 	if root.EROFS != "" {
 		over, _ := json.Marshal(root.Files) // text and numbers can always be encoded
@@ -62,10 +63,10 @@ func imageName(root image.Root) string {
 	return "hutch-host:" + filepath.Base(filepath.Dir(root.Dir)) + "-" + hex.EncodeToString(sum[:6])
 }
 
-// over returns the files that sandboxes of an image have over its file. They are the same for every user that commands
-// can run as, because callers choose the user, and the engine must not keep a copy for each. They are read only, so the
-// owner of a working folder matters little, and a home that the image lacks is left out; the engine makes the mount
-// point for a home in memory.
+// over returns the files that sandboxes of an image have over its EROFS file. They are the same for every user that
+// commands can run as, because callers choose the user, and the engine must not keep a copy for each user. The files
+// are read only, so the owner of a working folder matters little. A home that the image lacks is left out, because the
+// engine makes the mount point for a home in memory.
 func over(root image.Root) []image.File {
 	user := root.Account()
 	own := []string{root.Workdir(), image.Workspace, image.Data}
@@ -94,9 +95,10 @@ func over(root image.Root) []image.File {
 // noTag is the name that older engines list for an image without a name.
 const noTag = "<none>:<none>"
 
-// sweepImages removes the images whose skeleton or file is gone and, with nameless, those that lost their name to a
-// second import; an image that is being imported has no name yet. An image with another name belongs to someone else:
-// an image made from ours has its label. The engine refuses to remove an image that a container uses.
+// sweepImages removes the images whose skeleton or file is gone. With nameless, it also removes images that lost their
+// name to a second import; an image that is being imported has no name yet. It keeps images with other names, because
+// an image that someone else made from ours has its label, too. The engine refuses to remove an image that a container
+// uses.
 func sweepImages(ctx context.Context, api *client.Client, nameless bool) error {
 	all, err := api.ImageList(ctx, client.ImageListOptions{Filters: client.Filters{}.Add("label", skeletonLabel)})
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// TestSecretsAndTheWayToThem: the engine does not know the token or the environment, and the user inside has no way to
-// the folder of the socket between daemon and agent, to the engine, or to a device.
+// TestSecretsAndTheWayToThem: the engine does not know the token or the environment, and the user inside has no access
+// to the folder of the socket between daemon and agent, to the engine, or to a device.
 func TestSecretsAndTheWayToThem(t *testing.T) {
 	host := dockerd.StartHere(t).Host
 	t.Setenv("DOCKER_HOST", host)
@@ -68,7 +68,7 @@ func run(t *testing.T, agent *wire.Client, command string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// containerOf is the only container of an engine.
+// containerOf returns the only container of an engine.
 func containerOf(t *testing.T, host string) string {
 	t.Helper()
 	all, err := dockerd.Client(t, host).ContainerList(t.Context(), client.ContainerListOptions{})

@@ -23,7 +23,7 @@ import (
 // record is the data needed to find an instance again.
 type record struct {
 	Container string `json:"container"`       // the engine's id of the container
-	Image     bool   `json:"image,omitempty"` // not the host's image, so its programs are untrusted
+	Image     bool   `json:"image,omitempty"` // the image is not the host's, so its programs are untrusted
 }
 
 // instance is an instance.
@@ -34,7 +34,7 @@ type instance struct {
 	dir        string
 	record     record
 	done       chan struct{} // closed by watch
-	destroying ctxlock.Lock  // held by the caller that destroys
+	destroying ctxlock.Lock  // held by the caller that destroys the instance
 	gone       bool          // the instance was destroyed
 }
 
@@ -81,8 +81,7 @@ func (i *instance) Dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// dial connects by a path that is short enough for a socket. It follows no link in the folder of the socket: a socket that is
-// a link leads nowhere.
+// dial connects by a path that is short enough for a socket. It does not follow a link in the folder of the socket.
 func (i *instance) dial(ctx context.Context) (net.Conn, error) {
 	fd, err := unix.Open(filepath.Join(i.dir, socketFolder, socketFile), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -112,7 +111,8 @@ func (i *instance) destroyError(err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the sandbox %q is not all gone yet: destroy it again", i.id).Because(err)
 }
 
-// remove removes the container, and then the folder: after that another instance can have this id.
+// remove removes the container, and then the folder. The order matters, because another instance can get this id as
+// soon as the folder is gone.
 func (i *instance) remove(ctx context.Context) error {
 	which, err := i.container(ctx)
 	if err != nil {
@@ -129,8 +129,8 @@ func (i *instance) remove(ctx context.Context) error {
 	return os.RemoveAll(i.dir)
 }
 
-// container returns the engine's id of the instance's container, found by its name if the id was never known; empty for
-// none. A container that only has the same name is not ours.
+// container returns the engine's id of the instance's container, or "" if there is none. If the id was never known, it
+// finds the container by its name. A container that only has the same name is not ours.
 func (i *instance) container(ctx context.Context) (string, error) {
 	if i.record.Container != "" {
 		return i.record.Container, nil
@@ -150,7 +150,7 @@ func (i *instance) container(ctx context.Context) (string, error) {
 
 func (i *instance) removeContainer(ctx context.Context, which string) error {
 	_, err := i.api.ContainerRemove(ctx, which, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	for errdefs.IsConflict(err) { // another call is removing it already
+	for errdefs.IsConflict(err) { // another call is removing the container already
 		if err := delay.Wait(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}

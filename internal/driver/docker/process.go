@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is the first process of a container, which has no other parent than the engine.
+// process is the first process of a container. Its parent belongs to the engine.
 type process struct {
 	pid  int
 	file *os.File // a pidfd
@@ -21,8 +21,8 @@ type process struct {
 // errElsewhere is the error when the processes of containers are not visible, or cannot be entered.
 var errElsewhere = errors.New("the processes of containers cannot be entered: that takes root, on the host of the Docker engine")
 
-// process returns the container's first process. The engine's number can mean another process in our pid namespace, so
-// the process must be in the control group of the container.
+// process returns the container's first process. The engine's number can belong to another process in our pid
+// namespace, so process checks that the process is in the control group of the container.
 func (i *instance) process(ctx context.Context) (*process, error) {
 	if !i.driver.root {
 		return nil, errElsewhere
@@ -54,15 +54,15 @@ func (p *process) Close() error { return p.file.Close() }
 
 func (p *process) fd() int { return int(p.file.Fd()) }
 
-// dead reports whether the process has ended, so that its number can be another's.
+// dead reports whether the process has ended. After that, another process can have its number.
 func (p *process) dead() bool { return unix.PidfdSendSignal(p.fd(), 0, nil, 0) != nil }
 
 // within runs do on a thread that is in a namespace of the process.
 func (p *process) within(namespace int, do func() error) error {
 	ended := make(chan error, 1)
 	go func() {
-		// Never unlocked, so that the thread ends with this goroutine and no other goroutine runs in it. The first thread
-		// cannot end, so it is never used for this.
+		// The thread is never unlocked, so that it ends with this goroutine and no other goroutine runs on it. The
+		// first thread cannot end, so it is never used for this.
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
 			defer runtime.UnlockOSThread()

@@ -46,7 +46,8 @@ func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (drive
 	return i, i.Thaw(ctx)
 }
 
-// Sweep implements driver.Driver. It also removes images of skeletons that no longer exist; they are not counted.
+// Sweep implements driver.Driver. It also removes images of skeletons that no longer exist; they do not count in the
+// result.
 func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, error) {
 	entries, err := os.ReadDir(d.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +68,7 @@ func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, err
 		return 0, fmt.Errorf("list the containers of the Docker engine: %w", err)
 	}
 	for _, c := range all.Items {
-		// Labels can be copied, and an image can set them for its containers; the name is the driver's.
+		// Labels can be copied, and an image can set them for its containers; but only this driver gives this name.
 		if id := c.Labels[sandboxLabel]; hutch.CheckID(id) == nil && slices.Contains(c.Names, "/"+d.container(id)) {
 			left[id] = true
 		}

@@ -16,7 +16,7 @@ import (
 
 const renameTime = 10 * time.Second
 
-// Rename gives the instance another host name, from outside: no process inside has the right to.
+// Rename gives the instance another host name, from outside, because no process inside has the right to do that.
 func (i *instance) Rename(hostname string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), renameTime)
 	defer cancel()
@@ -31,7 +31,7 @@ func (i *instance) Rename(hostname string) error {
 	return errors.Join(i.rewrite("hostname", hostname+"\n"), i.rewrite("hosts", names.Hosts(hostname)))
 }
 
-// rewrite changes a file that the container has bound, which must stay the same file.
+// rewrite changes a file that is bound into the container. It must not replace the file by a new one.
 func (i *instance) rewrite(name, text string) error {
 	file, err := os.OpenFile(filepath.Join(i.dir, name), os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {

@@ -31,14 +31,14 @@ func (i *instance) Usage(ctx context.Context) (driver.Usage, error) {
 	}
 	found, err := i.api.ContainerInspect(ctx, i.record.Container, client.ContainerInspectOptions{})
 	if err == nil && found.Container.State != nil && found.Container.State.OOMKilled {
-		u.OOMKills = 1 // the engine reports no higher number
+		u.OOMKills = 1 // the engine reports only that there were some
 	}
 	u.Disk = i.disk(ctx)
 	return u, nil
 }
 
-// memoryInUse returns the memory of a container without cached files, which the kernel can drop. Control groups of
-// version 1 have figures with and without those of child groups.
+// memoryInUse returns the memory of a container without cached files, because the kernel can drop those. Control
+// groups of version 1 have figures with and without those of child groups.
 func memoryInUse(m container.MemoryStats) int64 {
 	prefix := ""
 	if _, v1 := m.Stats["total_inactive_file"]; v1 {
@@ -48,7 +48,7 @@ func memoryInUse(m container.MemoryStats) int64 {
 	return int64(m.Usage - min(m.Usage, cached))
 }
 
-// disk returns the size of the written files. Its paths are our mount points, which no program inside can move.
+// disk returns the size of the written files. It measures at our mount points, which no program inside can move.
 func (i *instance) disk(ctx context.Context) (sum int64) {
 	p, err := i.process(ctx)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 )
 
-// TestMemoryInUse: cached files are not counted, with both versions of control groups.
+// TestMemoryInUse: cached files are not counted, in both versions of control groups.
 func TestMemoryInUse(t *testing.T) {
 	t.Parallel()
 	for name, stats := range map[string]map[string]uint64{

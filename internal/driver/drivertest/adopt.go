@@ -7,7 +7,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// adopts: an instance that was created without an owner gets one.
+// adopts checks that an instance that was created without an owner can get one.
 func adopts(t *testing.T, s *suite) {
 	t.Parallel()
 	p := s.create(t, "ahead")

@@ -11,8 +11,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// The files of an instance are kept without its agent, which can have another version. A program that writes meanwhile
-// does no harm.
+// The files of an instance can be kept without its agent, because the agent can be of another version. A program that
+// writes meanwhile does no harm.
 func keepsFilesWithoutTheAgent(t *testing.T, s *suite) {
 	p := s.create(t, "one")
 	p.want(t, "echo kept > /workspace/file; chmod 640 /workspace/file; ln -s /etc/passwd /tmp/link", "")
@@ -36,7 +36,7 @@ func keepsFilesWithoutTheAgent(t *testing.T, s *suite) {
 	var archive bytes.Buffer
 	err := p.Instance.(driver.Archiver).Archive(t.Context(), &archive)
 	if s.Root.EROFS != "" {
-		if !errors.Is(err, hutch.Unsupported) { // tar would be the image's
+		if !errors.Is(err, hutch.Unsupported) { // tar would be that of the image
 			t.Errorf("the files of an instance with an image: %v", err)
 		}
 		return

@@ -12,8 +12,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// BenchmarkImage compares a cold create from an image's EROFS file, up to the agent's first answer, with one from the
-// host's programs in the same run.
+// BenchmarkImage compares a cold create from an image's EROFS file, up to the agent's first answer, with a cold
+// create from the host's programs in the same run.
 func BenchmarkImage(b *testing.B, d driver.Driver, host image.Root) {
 	root, err := image.FromEROFS(probeImage(b), image.EROFSOptions{})
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// A connection to a server in an instance reaches that server, and no server of this machine at the same address; it
-// ends when the server does.
+// A connection to a server in an instance reaches that server, and no server of this machine at the same address. The
+// connection ends when the server does.
 func connects(t *testing.T, s *suite) {
 	p := s.create(t, "served")
 	instance, ok := p.Instance.(driver.Connector)
@@ -66,7 +66,7 @@ while True:
 	}
 }
 
-// connect connects as soon as a server listens.
+// connect connects to a port as soon as a server listens there.
 func (p *instance) connect(t *testing.T, to driver.Connector, port int) net.Conn {
 	t.Helper()
 	if met, err := p.agent.Wait(t.Context(), wire.Wait{Process: "server", Port: port}); err != nil || !met {

@@ -1,4 +1,4 @@
-// Package drivertest is the contract that every driver keeps, as tests.
+// Package drivertest tests the contract that every driver must keep.
 package drivertest
 
 import (
@@ -23,14 +23,14 @@ import (
 type Config struct {
 	// Dir makes a state folder for one test.
 	Dir func(t *testing.T) string
-	// New returns a driver on a state folder. Two calls for one folder give the drivers of a daemon before and after
-	// its restart.
+	// New returns a driver on a state folder. Two calls with the same folder return the drivers of a daemon before and
+	// after its restart.
 	New func(t *testing.T, dir string) driver.Driver
 	// Root is the image that instances are made from.
 	Root image.Root
 	// Kill kills the instance's first process from outside.
 	Kill func(t *testing.T, d driver.Driver, id string)
-	// Isolated says that instances have their own user, limits and file system.
+	// Isolated reports that instances have their own user, limits and file system.
 	Isolated bool
 	// Saves is set for a driver.Restorer.
 	Saves bool
@@ -38,21 +38,21 @@ type Config struct {
 	Adopts bool
 	// Layers is set for a driver.Layerer.
 	Layers bool
-	// Images says that instances can be made from an image's EROFS file, OneOwner that its files then all belong to the
-	// user that commands run as.
+	// Images reports that instances can be made from an image's EROFS file. OneOwner reports that all files of such an
+	// instance belong to the user that commands run as.
 	Images, OneOwner bool
-	// ReadOnlyImages says that instances can be made from an image's EROFS file, and that no file of the image can be
-	// changed.
+	// ReadOnlyImages reports that instances can be made from an image's EROFS file, and that no file of the image can
+	// be changed.
 	ReadOnlyImages bool
-	// Networked says that instances can have a network.
+	// Networked reports that instances can have a network.
 	Networked bool
-	// HighPorts says that only root can serve ports below 1024.
+	// HighPorts reports that only root can serve ports below 1024.
 	HighPorts bool
-	// Limited lists the limits that hold here: "memory", "pids", "disk".
+	// Limited lists the limits that are enforced here: "memory", "pids", "disk".
 	Limited []string
 }
 
-// Run holds a driver to the contract.
+// Run tests whether a driver keeps the contract.
 func Run(t *testing.T, c Config) {
 	tests := maps.Clone(always)
 	if c.Isolated {
@@ -123,7 +123,7 @@ var Limits = hutch.Limits{CPU: 1, Memory: 128, Disk: 32, PIDs: 64, Processes: 10
 
 const token = "a token that the test knows"
 
-// Spec is an instance of the suite.
+// spec returns the spec of an instance in the suite.
 func (c Config) spec(id string) driver.Spec {
 	return driver.Spec{
 		ID: id, Root: c.Root, Limits: Limits,
@@ -382,7 +382,7 @@ func twoDials(t *testing.T, s *suite) {
 	if err != nil {
 		t.Fatal(explain(err))
 	}
-	defer first.Close() // it never says hello, and blocks no other client
+	defer first.Close() // this connection never sends a hello, and must not block other clients
 	p.want(t, "echo through the second", "through the second")
 }
 

@@ -11,7 +11,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// A frozen instance does nothing; it continues where it was, and can be destroyed.
+// A frozen instance does nothing. It can be thawed, after which it continues, and it can be destroyed.
 func freezes(t *testing.T, s *suite) {
 	p := s.create(t, "frozen")
 	f, ok := p.Instance.(driver.Freezer)

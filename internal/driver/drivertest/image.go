@@ -31,10 +31,10 @@ var imaged = map[string]func(*testing.T, *suite){
 	"ImageThatIsMissing": imageThatIsMissing,
 }
 
-// unwritten are drivers that write nothing over the image's own files.
+// unwritten are the tests that also apply to drivers whose instances cannot write over the image's own files.
 var unwritten = []string{"ImageOfTheHostile", "ImageEnvIsData", "ImageRecovers", "ImageThatIsMissing"}
 
-// A driver that has only the host's programs says so.
+// A driver that has only the host's programs refuses images with a clear error.
 func refusesImages(t *testing.T, s *suite) {
 	spec := s.spec("image")
 	spec.Root = image.Root{EROFS: "/image.erofs"}
@@ -46,7 +46,7 @@ func refusesImages(t *testing.T, s *suite) {
 	}
 }
 
-// An image that is one program and nothing else: no shell, no list of users, no folder.
+// An image can contain one program and nothing else: no shell, no list of users, no folder.
 func imageWithoutShell(t *testing.T, s *suite) {
 	s = s.onImage(t, probeImage(t), image.EROFSOptions{Env: []string{"WHO=image"}, WorkingDir: "/srv/app"})
 	p := s.create(t, "scratch")
@@ -81,7 +81,7 @@ func imageWithoutShell(t *testing.T, s *suite) {
 	}
 }
 
-// An image with a shell and little else.
+// An image can contain a shell and little else.
 func imageWithShell(t *testing.T, s *suite) {
 	files := hostPrograms(t, "/bin/sh", "/bin/cat", "/usr/bin/id")
 	s = s.onImage(t, WriteImage(t, files), image.EROFSOptions{User: &image.Account{UID: 4321, GID: 99, Groups: []int{7, 8}, Home: "/home/other"}})
@@ -96,7 +96,7 @@ func imageWithShell(t *testing.T, s *suite) {
 	}
 }
 
-// Owners, modes and links are the image's.
+// Owners, modes and links are those of the image.
 func imageOwners(t *testing.T, s *suite) {
 	if s.OneOwner {
 		t.Skip("all files belong to one user here")
@@ -170,7 +170,7 @@ func fileSum(t *testing.T, path string) [32]byte {
 	return sha256.Sum256(text)
 }
 
-// The links of an image do not lead out of it, and do not redirect our own files.
+// The links of an image cannot lead out of the image, and cannot redirect our own files.
 func imageOfTheHostile(t *testing.T, s *suite) {
 	outside := t.TempDir()
 	files := []ImageFile{{Path: "/dev", Link: outside}, {Path: "/proc", Link: "../../../../" + outside}, {Path: "/sys", Link: "/"}, {Path: "/.hutch", Link: outside}, {Path: "/etc", Link: "/proc/1/root/etc"}, {Path: "/tmp", Link: "/loop"}, {Path: "/loop", Link: "/loop"}, {Path: "/workspace", Mode: 0o644, Content: []byte("a file")}, {Path: "/home", Link: outside}}
@@ -199,7 +199,7 @@ func imageOfTheHostile(t *testing.T, s *suite) {
 	}
 }
 
-// Commands are root if the image says so and the runtime can keep root from the agent; otherwise root is refused.
+// Commands are root if the image says so and the runtime can protect the agent from root. Otherwise root is refused.
 func imageRoot(t *testing.T, s *suite) {
 	s = s.onImage(t, probeImage(t), image.EROFSOptions{User: &image.Account{Home: "/root"}})
 	if can, _ := s.driver.Defaults().CanBeRoot(); !can {
@@ -242,7 +242,7 @@ func imageRecovers(t *testing.T, s *suite) {
 	own(t, inst).wantProbe(t, "kept", "cat", "/workspace/file")
 }
 
-// An instance without its image is an error, and leaves nothing.
+// Creating an instance whose image is missing is an error, and leaves nothing.
 func imageThatIsMissing(t *testing.T, s *suite) {
 	s = s.onImage(t, probeImage(t), image.EROFSOptions{})
 	s.Root.EROFS += ".gone"
@@ -261,7 +261,7 @@ var savedImages = map[string]func(*testing.T, *suite){
 	"ImagePrepares": imagePrepares,
 }
 
-// An instance of an image is saved and continues, whole or with its files only.
+// An instance of an image can be saved, and then continues, completely or only with its files.
 func imageSaves(t *testing.T, s *suite) {
 	s = s.onImage(t, probeImage(t,
 		ImageFile{Path: "/mine", Mode: 0o644, UID: 1000, GID: 1000, Content: []byte("image")},
@@ -303,7 +303,7 @@ func imageSaves(t *testing.T, s *suite) {
 	}
 }
 
-// A copy of an instance of an image begins in an instance that was prepared before.
+// A copy of an instance of an image can start in an instance that was prepared before.
 func imagePrepares(t *testing.T, s *suite) {
 	s = s.onImage(t, probeImage(t), image.EROFSOptions{})
 	p, d := s.create(t, "parent"), s.driver.(driver.Restorer)
@@ -337,7 +337,7 @@ func (p *instance) startTicking(t *testing.T) {
 	p.wantTicking(t)
 }
 
-// wantTicking waits until the program has counted on.
+// wantTicking waits until the program has counted further.
 func (p *instance) wantTicking(t *testing.T) {
 	t.Helper()
 	first := -1
@@ -345,7 +345,7 @@ func (p *instance) wantTicking(t *testing.T) {
 		out, _ := p.probe(t, "cat", ticks)
 		n, err := strconv.Atoi(out)
 		if err != nil {
-			continue // it is still being written
+			continue // the file is still being written
 		}
 		if first < 0 {
 			first = n

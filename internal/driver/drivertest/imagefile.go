@@ -30,11 +30,11 @@ type ImageFile struct {
 	Mode     fs.FileMode
 	UID, GID int
 	Link     string
-	Device   uint32 // device of a character device
+	Device   uint32 // number of a character device
 	Content  []byte
 }
 
-// WriteImage makes an EROFS file that everyone can read. Folders that the list lacks are root's.
+// WriteImage makes an EROFS file that everyone can read. Parent folders that are missing in the list belong to root.
 func WriteImage(t testing.TB, files []ImageFile) string {
 	t.Helper()
 	path := filepath.Join(ImageFolder(t), "image.erofs")
@@ -57,8 +57,8 @@ func WriteImage(t testing.TB, files []ImageFile) string {
 	return path
 }
 
-// ImageFolder returns a folder for an image, which ordinary users can enter, unlike the folder of a test. For root it
-// is not on an overlay, which native refuses.
+// ImageFolder returns a folder for images. Ordinary users can enter it, unlike the folder of a test. For root, the
+// folder is not on an overlay, because the runtime native refuses that.
 func ImageFolder(t testing.TB) string {
 	t.Helper()
 	var st unix.Statfs_t
@@ -125,7 +125,7 @@ var Probe = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(path)
 })
 
-// probeImage returns an image of one program, and these files.
+// probeImage returns an image with one program and the given files.
 func probeImage(t testing.TB, files ...ImageFile) string {
 	t.Helper()
 	program, err := Probe()
@@ -168,7 +168,7 @@ func (p *instance) wantProbe(t *testing.T, want string, args ...string) {
 	}
 }
 
-// hostPrograms are files of this machine: programs with the libraries that they load.
+// hostPrograms returns files of this machine: programs with the libraries that they load.
 func hostPrograms(t testing.TB, programs ...string) (files []ImageFile) {
 	t.Helper()
 	paths := slices.Clone(programs)

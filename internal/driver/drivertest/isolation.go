@@ -36,7 +36,7 @@ func ordinaryUser(t *testing.T, s *suite) {
 		p.want(t, "cd "+dir+" && echo x > file && mkdir dir && mv file dir/ && cat dir/file && rm -r dir", "x")
 	}
 	sets, noNew := "Inh|Prm|Eff|Bnd|Amb", "1"
-	if can, _ := s.driver.Defaults().CanBeRoot(); can && s.Root.EROFS != "" { // the setuid programs of the image work
+	if can, _ := s.driver.Defaults().CanBeRoot(); can && s.Root.EROFS != "" { // then setuid programs of the image work
 		sets, noNew = "Inh|Prm|Eff|Amb", "0"
 	}
 	p.want(t, "grep -E 'Cap("+sets+")' /proc/self/status | tr -d '\\t' | sort -u | cut -d: -f2 | sort -u", "0000000000000000")
@@ -92,7 +92,7 @@ func pidLimit(t *testing.T, s *suite) {
 func memoryLimit(t *testing.T, s *suite) {
 	s.needLimit(t, "memory")
 	neighbour, p := s.create(t, "calm"), s.create(t, "greedy")
-	// tail keeps the last line, and /dev/zero is one line without an end.
+	// tail keeps the last line, and /dev/zero is one endless line.
 	greed := wire.Start{ID: "greed", Argv: []string{"tail", "/dev/zero"}, TimeoutMS: 60_000}
 	// Either the kernel kills the program, or the whole instance ends.
 	if exit, err := p.agent.Run(t.Context(), greed, nil, nil); err == nil && exit.Signal != 9 && exit.Code != 1 || exit.TimedOut {

@@ -46,8 +46,8 @@ func (s *suite) onto(t *testing.T, l driver.Layer, id string) *instance {
 	return own(t, inst)
 }
 
-// Instances see the files of a layer as their own. Each can do everything with them that the original instance could, and
-// the others do not see it.
+// Instances see the files of a layer as their own. Each can do everything with them that the original instance could,
+// and other instances do not see the changes.
 func layerIsShared(t *testing.T, s *suite) {
 	l := s.layer(t, laid)
 	one, two := s.onto(t, l, "one"), s.onto(t, l, "two")
@@ -68,7 +68,7 @@ func layerIsShared(t *testing.T, s *suite) {
 	s.onto(t, l, "three").want(t, look, seen)
 }
 
-// An instance on a layer keeps it when the layer is closed, and when another daemon takes over.
+// An instance keeps its layer when the layer is closed, and when another daemon takes over.
 func layerOutlives(t *testing.T, s *suite) {
 	l := s.layer(t, laid)
 	p := s.onto(t, l, "one")
@@ -91,12 +91,12 @@ func layerOutlives(t *testing.T, s *suite) {
 	}
 }
 
-// A layer counts towards the limit: an instance's layer and its own files stay within it together.
+// A layer counts towards the limit of an instance: the layer and the instance's own files together stay within it.
 func layerThatIsLarge(t *testing.T, s *suite) {
 	const mb = "head -c %dM /dev/zero > /workspace/%s"
 	half := Limits.Disk / 2
 	p := s.onto(t, s.layer(t, fmt.Sprintf(mb, half-1, "zero")), "one")
-	p.want(t, fmt.Sprintf(mb, half-1, "zero"), "") // all again
+	p.want(t, fmt.Sprintf(mb, half-1, "zero"), "") // all of it is available again
 	if out, exit := p.run(t, fmt.Sprintf(mb, 4, "more")); exit.Code == 0 {
 		t.Errorf("more than limits.disk was written: %s", out)
 	}
@@ -109,7 +109,7 @@ func layerThatIsLarge(t *testing.T, s *suite) {
 	gone(t, big.Instance)
 }
 
-// A hostile layer cannot lead outside, and its special files have no meaning for the overlay.
+// A hostile layer cannot lead outside, and its special files have no meaning in the overlay.
 func layerOfTheHostile(t *testing.T, s *suite) {
 	l := s.layer(t, `cd /workspace && ln -s / root && ln -s ../../../../etc/shadow up && mkdir dir && echo below > dir/file && mkdir $'odd\nname:,\\' &&
 mkdir proc && ln -s /proc/self/fd/0 fd && chmod 0 dir && python3 - <<'END'
@@ -125,7 +125,7 @@ ctypes.CDLL(None).renameat2(-100, b"moved", -100, b"here", 4) # RENAME_WHITEOUT
 END`)
 	p := s.onto(t, l, "one")
 	p.want(t, "cd /workspace; chmod 700 dir; cat dir/file; cat root/etc/hostname; cat up 2>/dev/null || echo none; readlink fd; ls -d odd*", "below\none\nnone\n/proc/self/fd/0\nodd\nname:,\\")
-	p.want(t, "cd /workspace; stat -c %n * >/dev/null || ls; ls -d white moved here 2>/dev/null | cat", "moved") // no name without a file
+	p.want(t, "cd /workspace; stat -c %n * >/dev/null || ls; ls -d white moved here 2>/dev/null | cat", "moved") // every name has a file
 	p.want(t, `python3 -c '
 import os
 for name in ["trusted.overlay.opaque", "trusted.overlay.redirect"]:

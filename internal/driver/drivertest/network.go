@@ -47,7 +47,7 @@ type networkedPlace struct {
 	stack *netstack.Stack
 }
 
-// network creates an instance whose network echoes.
+// network creates an instance with a network that sends back what it receives.
 func (s *suite) network(t *testing.T, id string) *networkedPlace {
 	t.Helper()
 	spec := s.spec(id)
@@ -59,7 +59,7 @@ func (s *suite) network(t *testing.T, id string) *networkedPlace {
 	return &networkedPlace{own(t, inst), attach(t, inst)}
 }
 
-// attach terminates the network of an instance in this process.
+// attach handles the network of an instance in this process.
 func attach(t *testing.T, inst driver.Instance) *netstack.Stack {
 	t.Helper()
 	file, err := inst.(driver.Networked).Network()
@@ -74,7 +74,7 @@ func attach(t *testing.T, inst driver.Instance) *netstack.Stack {
 	return stack
 }
 
-// say sends a line to an address over a connection that bash opens.
+// say returns a shell command that sends a line to an address, over a connection that bash opens.
 func say(network, host string) string {
 	return `exec 3<>/dev/` + network + `/` + host + ` && echo hello >&3 && timeout 10 head -c 6 <&3`
 }
@@ -106,7 +106,7 @@ func networkRefuses(t *testing.T, s *suite) {
 	}
 }
 
-// manyConnections opens 300 connections at the same moment, and then uses all.
+// manyConnections opens 300 connections at the same moment, and then uses all of them.
 const manyConnections = `python3 -c '
 import select, socket, time
 begin, many = time.time(), []
@@ -165,7 +165,7 @@ func networkLeadsNowhereElse(t *testing.T, s *suite) {
 	}
 }
 
-// networkIsKeptFromPrograms: programs get connections, and never the other end of the device.
+// networkIsKeptFromPrograms: programs get connections, but never the other end of the device.
 func networkIsKeptFromPrograms(t *testing.T, s *suite) {
 	p := s.network(t, "kept")
 	p.want(t, "for f in /proc/[0-9]*/fd/*; do readlink $f; done 2>/dev/null | grep -c -e tun -e /dev/net; true", "0")
@@ -200,8 +200,8 @@ func noNetworkUnlessAsked(t *testing.T, s *suite) {
 	}
 }
 
-// networkOfTheRestored: listeners, and programs that connect after the restore, find the network as it was. Open
-// connections are lost.
+// networkOfTheRestored: after a restore, listeners work as before, and programs can connect. Only connections that were
+// open are lost.
 func networkOfTheRestored(t *testing.T, s *suite) {
 	p := s.network(t, "restored")
 	_, err := p.agent.Start(t.Context(), wire.Start{ID: "job", Command: "exec 3<>/dev/tcp/93.184.215.14/80; echo one >&3; head -n 2 <&3; echo over > /tmp/over"})

@@ -36,8 +36,8 @@ while True:
 
 const count = `python3 -c 'import socket; print(socket.create_connection(("127.0.0.1", 8123)).recv(99).decode())'`
 
-// Programs continue where they were, with their memory, files and listeners, and the agent still lists them; also in
-// the saved instance itself, and more than once.
+// Programs continue where they were, with their memory, files and listeners, and the agent still lists them. That also
+// applies to the saved instance itself, and to repeated saves.
 func saveAndRestore(t *testing.T, s *suite) {
 	p := s.create(t, "one")
 	job, err := p.agent.Start(t.Context(), wire.Start{ID: "job", Command: counting})
@@ -91,8 +91,8 @@ func (p *instance) save(t *testing.T, dir string) {
 	}
 }
 
-// An instance is copied while it runs, and continues. The restored copy has everything, its own identity, and its own
-// future.
+// A running instance can be copied, and continues. The restored copy has everything that the original had, but its own
+// identity, and it is independent from then on.
 func copyAndRestore(t *testing.T, s *suite) {
 	p := s.create(t, "parent")
 	if _, err := p.agent.Start(t.Context(), wire.Start{ID: "job", Command: counting}); err != nil {
@@ -121,7 +121,7 @@ func copyAndRestore(t *testing.T, s *suite) {
 	}
 }
 
-// adopt gives a restored instance its own token and environment.
+// adopt gives a restored instance a new token and environment.
 func (s *suite) adopt(t *testing.T, inst driver.Instance, id string) *instance {
 	t.Helper()
 	p := own(t, inst)
@@ -137,8 +137,8 @@ func (s *suite) adopt(t *testing.T, inst driver.Instance, id string) *instance {
 	return p
 }
 
-// An instance that was prepared before its purpose was known works like one made for it, and refuses a save that needs
-// another instance.
+// An instance that was prepared before its purpose was known works like a new one. It refuses saved state that needs
+// another kind of instance.
 func preparedPlaces(t *testing.T, s *suite) {
 	p, d := s.create(t, "parent"), s.driver.(driver.Restorer)
 	p.want(t, "echo kept > /workspace/file; echo in memory > /dev/shm/file", "")
@@ -177,7 +177,7 @@ func preparedPlaces(t *testing.T, s *suite) {
 		t.Error("memory continued in an instance with other limits")
 	}
 	gone(t, v)
-	v = prepare("other", Limits) // its name can be used again
+	v = prepare("other", Limits) // the name can be used again
 	if _, err := v.Restore(t.Context(), s.Dir(t)); err == nil {
 		t.Error("an instance continued as an empty folder")
 	}

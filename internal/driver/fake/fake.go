@@ -22,16 +22,16 @@ import (
 	"hutch/internal/wire"
 )
 
-// Faults are functions that make steps fail. A nil function makes nothing fail.
+// Faults are functions that make steps fail. A nil function causes no failure.
 type Faults struct {
 	Create  func(id string) error // before anything is made
 	Dial    func(id string) error
 	Destroy func(id string) error // before anything is removed
 	Usage   func(id string) (driver.Usage, error)
 	Archive func(id string) error // before anything is written
-	// Converse, when set, answers every connection in place of the agent.
+	// Converse, if set, answers every connection in place of the agent.
 	Converse func(id string, conn net.Conn)
-	// Through, when set, wraps the connection to the agent: it returns the connection that the engine gets.
+	// Through, if set, wraps the connection to the agent: it returns the connection that the engine gets.
 	Through func(id string, conn net.Conn) net.Conn
 }
 
@@ -66,7 +66,7 @@ func (d *Driver) plan() Faults {
 	return d.faults
 }
 
-// Kill ends an instance as a crash would, without the engine.
+// Kill ends an instance as a crash would, without the knowledge of the engine.
 func (d *Driver) Kill(id string) {
 	d.mu.Lock()
 	p := d.instances[id]
@@ -148,11 +148,11 @@ func (d *Driver) linkTar(home string) error {
 	return os.Symlink(filepath.Join(d.dir, tools, "tar"), filepath.Join(home, tools, "tar"))
 }
 
-// writeTar writes the tar program of all instances. The engine saves a sandbox's files with the tar inside, which must not
-// touch the host's files: this tar knows only the folder of the instance that it is called in.
+// writeTar writes the tar program of all instances. The engine saves a sandbox's files with the tar inside, which must
+// not touch the host's files. So this tar knows only the folder of the instance that calls it.
 //
-// It is written once, before anything runs: the kernel refuses to execute a file that any process has open for writing,
-// and a new child has it open until it executes its program.
+// It is written once, before anything runs. The kernel refuses to execute a file that any process has open for writing,
+// and a new child process has the file open until it executes its program.
 func writeTar(dir string) error {
 	real, err := exec.LookPath("tar")
 	if err != nil {
@@ -275,7 +275,7 @@ func (p *instance) Archive(ctx context.Context, w io.Writer) error {
 	return cmd.Run()
 }
 
-// end stops the agent and waits until everything that it ran is gone.
+// end stops the agent and waits until everything that it ran has ended.
 func (p *instance) end() {
 	p.cancel()
 	<-p.done
@@ -286,7 +286,7 @@ func (p *instance) remove() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.instances[p.id] != p {
-		return nil // gone, and a successor may use the name
+		return nil // already destroyed; a successor can have the name
 	}
 	delete(d.instances, p.id)
 	return os.RemoveAll(p.dir)

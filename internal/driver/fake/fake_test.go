@@ -9,7 +9,7 @@ import (
 )
 
 func TestContract(t *testing.T) {
-	drivers := map[string]*fake.Driver{} // instances outlive the engine, but not the Driver
+	drivers := map[string]*fake.Driver{} // instances outlive the engine, but not their Driver
 	drivertest.Run(t, drivertest.Config{
 		Dir: (*testing.T).TempDir,
 		New: func(t *testing.T, dir string) driver.Driver {

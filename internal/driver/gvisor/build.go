@@ -17,8 +17,8 @@ import (
 
 var _ driver.Keeper = (*Driver)(nil)
 
-// keepBuilds makes the driver run kept copies of its programs. Where that is not possible, it runs the installed
-// programs.
+// keepBuilds makes the driver run kept copies of its programs. If that is not possible, the driver runs the
+// installed programs.
 func (d *Driver) keepBuilds() error {
 	if d.opt.Builds == "" {
 		return nil
@@ -54,7 +54,7 @@ func (d *Driver) Build() string { return d.build.Name }
 func (d *Driver) BuildOf(dir string) (string, error) { return builds.Marked(dir) }
 
 // buildOf returns the programs that can restore a save. A save without a name is from a driver that keeps no programs,
-// so the installed programs may be the right ones.
+// so the installed programs are perhaps the right ones.
 func (d *Driver) buildOf(dir string) (builds.Build, error) {
 	name, err := builds.Marked(dir)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// installed is a copy of the programs, whose content differs by a few bytes at the end.
+// installed makes a copy of the programs that differs by a few bytes at the end.
 func installed(t *testing.T, difference string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -29,7 +29,7 @@ func installed(t *testing.T, difference string) (dir string) {
 	return dir
 }
 
-// version is a driver of a version of Hutch.
+// version returns the driver of one version of Hutch.
 func version(t *testing.T, state, programs string, old bool) *Driver {
 	t.Helper()
 	d, err := New(Options{
@@ -42,11 +42,11 @@ func version(t *testing.T, state, programs string, old bool) *Driver {
 	return d
 }
 
-// TestUpgrade: after the programs were replaced, what they saved continues in the programs that saved it, and what these save
-// again, too. The new version removes them when nothing needs them any more.
+// TestUpgrade: after the programs were replaced, a saved sandbox continues in the programs that saved it, also after
+// another save. The new version removes the old programs when nothing needs them any more.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	newDriver(t, t.TempDir()) // is gVisor possible here?
+	newDriver(t, t.TempDir()) // skips the test if gVisor does not work here
 	state, programs := t.TempDir(), installed(t, "the old one")
 	old := version(t, state, programs, true)
 	if old.kept == nil {
@@ -81,7 +81,7 @@ func TestUpgrade(t *testing.T) {
 		if out, _, err := run(t, agent, "cat /dev/shm/file"); err != nil || out != "kept" {
 			t.Errorf("%q %v", out, err)
 		}
-		if err := now.Retain(none); err != nil { // an instance needs them
+		if err := now.Retain(none); err != nil { // an instance still needs the old programs
 			t.Fatal(err)
 		}
 		if from == dir {

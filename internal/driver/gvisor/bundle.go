@@ -28,11 +28,11 @@ import (
 
 const (
 	container   = "agent"         // every sandbox has one container, with this name
-	socketDir   = image.SocketDir // inside, the folder with the socket of daemon and agent: see [folder.socketDir]
+	socketDir   = image.SocketDir // folder inside for the socket between daemon and agent: see [folder.socketDir]
 	agentSocket = "agent.sock"
 
-	// upperFile is the initial writable layer, and filesDir the folder of the file that backs the written files, both
-	// open in runsc. gVisor requires the same paths in all instances that are restored from one save.
+	// upperFile is the initial writable layer, and filesDir is the folder for the file that stores the written files.
+	// Both are open in runsc. gVisor requires the same paths in all instances that are restored from one save.
 	upperFile, filesDir = "/proc/self/fd/5", "/proc/self/fd/6"
 )
 
@@ -69,9 +69,9 @@ func (p folder) writeBundle(spec driver.Spec, agent string, from origin) error {
 	return os.WriteFile(p.config(), text, 0o600)
 }
 
-// annotations returns additions to a bundle: gVisor's own, and the paths that hutch-runsc hides. For an EROFS file they
-// contain the settings that the options of runsc contain for other roots, because runsc then ignores these options:
-// without size, the written files would have no limit.
+// annotations returns additions to a bundle: those of gVisor, and the paths that hutch-runsc hides. For an EROFS file
+// they also contain settings that are options of runsc for other roots, because runsc ignores these options for such a
+// file: without size, the written files would have no limit.
 func annotations(spec driver.Spec) map[string]string {
 	a := map[string]string{"dev.gvisor.tar.rootfs.upper": upperFile}
 	if spec.Root.EROFS != "" {
@@ -81,7 +81,7 @@ func annotations(spec driver.Spec) map[string]string {
 		a[rootfs+"options"] = fmt.Sprintf("size=%dm", spec.Limits.Disk)
 	}
 	if len(spec.Root.Masks) > 0 {
-		text, _ := json.Marshal(spec.Root.Masks) // a list of texts is always JSON
+		text, _ := json.Marshal(spec.Root.Masks) // no error: a list of texts can always be encoded
 		a[contract.Masks] = string(text)
 	}
 	return a
@@ -122,11 +122,11 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 		Mounts:   mounts(spec.Root, agent),
 		Process: &specs.Process{
 			Args: slices.Concat([]string{image.AgentPath, "gvisor", lossDetection}, innerLimits(spec.Limits)),
-			// Nothing of the image's environment: it could contain a boot message of its own.
+			// The environment contains no variables of the image, because one of them could be a forged boot message.
 			Env:             []string{"HUTCH_BOOT=" + base64.StdEncoding.EncodeToString(text)},
 			Cwd:             "/",
 			Capabilities:    capabilities(),
-			NoNewPrivileges: !boot.Apart, // the agent would pass it on to programs with a setuid bit
+			NoNewPrivileges: !boot.Apart, // with it, setuid bits would have no effect
 		},
 		Linux: &specs.Linux{
 			Resources: &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &memory}},
@@ -140,10 +140,10 @@ func bundle(spec driver.Spec, agent string) (*specs.Spec, error) {
 
 // agentCapabilities let the agent, which is root inside, become the ordinary user, kill that user's programs, give
 // files to it and remove them, read the environment of processes, and set the host name. The agent then drops all of
-// them from the bounding set, so that programs it starts have none.
+// them from the bounding set, so that the programs that it starts have none.
 func agentCapabilities() *specs.LinuxCapabilities { return capabilities() }
 
-// apartCapabilities returns agentCapabilities, and the capability to give the namespace of commands the user 0.
+// apartCapabilities returns agentCapabilities, and the capability to map user 0 in the namespace of commands.
 func apartCapabilities() *specs.LinuxCapabilities { return capabilities("CAP_SETFCAP") }
 
 func capabilities(more ...string) *specs.LinuxCapabilities {
@@ -168,7 +168,7 @@ func mounts(root image.Root, agent string) []specs.Mount {
 	}
 	for _, b := range append(root.Binds[:len(root.Binds):len(root.Binds)], image.Bind{Source: agent, Target: image.AgentPath}) {
 		if !root.Needs(b) {
-			continue // runsc would create the missing mount point on the host
+			continue // otherwise runsc would create the mount point on the host
 		}
 		list = append(list, specs.Mount{
 			Destination: b.Target, Type: "bind", Source: b.Source, Options: []string{"bind", "ro", "nosuid", "nodev"},
@@ -180,13 +180,13 @@ func mounts(root image.Root, agent string) []specs.Mount {
 // groups is the path of gVisor's own control groups inside. They belong to root.
 const groups = "/sys/fs/cgroup"
 
-// lossDetection is the setting that makes TCP do without RACK, whose connections can wait forever after a loss: see
+// lossDetection is the setting that turns RACK off in TCP. With RACK, connections can wait forever after a loss: see
 // internal/netstack.
 const lossDetection = "/proc/sys/net/ipv4/tcp_recovery=0"
 
-// innerLimits returns the settings of the control group inside, which contains everything; package inside writes them.
-// gVisor enforces the limit on processes. The other limits are only shown to programs that choose sizes by them; the
-// host enforces those. (Setting them over the control socket makes this version of gVisor panic.)
+// innerLimits returns the settings of the control group inside, which contains all processes; package inside writes
+// them. gVisor enforces the limit on processes. The other limits are only visible to programs that choose sizes by
+// them; the host enforces those limits. (Setting them over the control socket makes this version of gVisor panic.)
 func innerLimits(l hutch.Limits) []string {
 	group := groups + "/" + container
 	return []string{
@@ -205,7 +205,7 @@ func upperLayer(root image.Root) []byte {
 	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	for _, f := range files { // writing to memory does not fail
+	for _, f := range files { // no error: writing to memory does not fail
 		h := &tar.Header{Typeflag: tar.TypeReg, Name: "." + f.Path, Mode: int64(f.Mode.Perm()), Uid: f.UID, Gid: f.GID, Size: int64(len(f.Content)), ModTime: tarball.Untouched(f.Path)}
 		if f.Mode.IsDir() {
 			h.Typeflag, h.Name = tar.TypeDir, strings.TrimSuffix(h.Name, "/")+"/"
@@ -220,8 +220,8 @@ func upperLayer(root image.Root) []byte {
 	return b.Bytes()
 }
 
-// userFolders returns the folders of the ordinary user on a host image. They cannot come from the image: if the kernel
-// knows only our own user, the image's files have other owners.
+// userFolders returns the folders of the ordinary user on a host image. They cannot come from the image: if only our
+// own user is mapped in the kernel, the image's files have other owners.
 func userFolders() []image.File {
 	const folder = 0o755 | fs.ModeDir
 	files := []image.File{{Path: "/", Mode: folder}}

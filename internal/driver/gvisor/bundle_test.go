@@ -8,7 +8,7 @@ import (
 	"hutch/internal/image"
 )
 
-// A cover whose file is missing on the host is left out: runsc would create the file on the host, to mount on it.
+// A mask for a file that the host lacks is left out, because runsc would create the file on the host to mount on it.
 func TestMasksOfNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

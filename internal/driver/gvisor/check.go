@@ -56,7 +56,7 @@ func goferProgram(runsc string) driver.Finding {
 	return f
 }
 
-// limiting reports which limits hold.
+// limiting reports which limits can be enforced.
 func limiting() driver.Finding {
 	tree, err := cgroup.Find()
 	if err == nil {
@@ -89,7 +89,7 @@ func (d *Driver) attempt(ctx context.Context) driver.Finding {
 }
 
 func (d *Driver) try(ctx context.Context) error {
-	// A sandbox's id never begins with a dot. Sweep removes what is left of sandboxes and of checks.
+	// A sandbox's id never begins with a dot. Sweep removes the remains of sandboxes and of checks.
 	dir, err := os.MkdirTemp(d.opt.Dir, ".check-")
 	if err != nil {
 		return err

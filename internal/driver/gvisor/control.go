@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	controlTime = 10 * time.Second // for one call, unless its context sets another
-	maxAnswer   = 1 << 20          // bytes of its answer
+	controlTime = 10 * time.Second // for one call, unless its context sets another limit
+	maxAnswer   = 1 << 20          // bytes of one answer
 )
 
-// control is the sentry's control socket. Code inside may have corrupted the sentry, so its answers are bounded, and
-// late answers are errors.
+// control is the sentry's control socket. Code inside can have corrupted the sentry, so its answers have a maximum
+// size, and late answers are errors.
 type control struct{ path string }
 
 // errRemote marks an error that the sentry returned.
 var errRemote = errors.New("refused by the sandbox")
 
-// call makes one remote call, as gVisor's package urpc does: JSON without framing, with files attached to its first
+// call makes one remote call, as gVisor's package urpc does: JSON without framing, with files attached to the first
 // byte.
 func (c control) call(ctx context.Context, method string, arg, result any, files ...*os.File) error {
 	if err := c.exchange(ctx, method, arg, result, files); err != nil {
@@ -79,7 +79,7 @@ func send(conn *net.UnixConn, v any, files []*os.File) error {
 	return err
 }
 
-// receive reads an answer. It never accepts files with it.
+// receive reads an answer. It never accepts files with the answer.
 func receive(conn *net.UnixConn, result any) error {
 	answer := struct {
 		Success bool   `json:"success"`
@@ -106,7 +106,7 @@ func (c control) start(ctx context.Context, saved saved, devices ...*os.File) er
 	return c.call(ctx, contract.Restore, map[string]any{"HavePagesFile": true}, nil, saved...)
 }
 
-// readGroup reads a file of the control group inside, which contains everything.
+// readGroup reads a file of the control group inside, which contains all processes.
 func (c control) readGroup(ctx context.Context, controller, name string) (string, error) {
 	file := map[string]string{"controller": controller, "path": "/" + container, "name": name}
 	arg := map[string]any{"args": []any{map[string]any{"file": file}}}

@@ -25,7 +25,7 @@ func hostile(t *testing.T, answer func(net.Conn)) control {
 			if err != nil {
 				return
 			}
-			t.Cleanup(func() { conn.Close() }) // it stays open until then
+			t.Cleanup(func() { conn.Close() }) // the connection stays open until the end of the test
 			served.Go(func() { answer(conn) })
 		}
 	})

@@ -25,8 +25,8 @@ func dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	return dialFD(ctx, fd, path)
 }
 
-// dialAgent connects to the agent's socket, which is in a file system that only the gofer's mount namespace has. Links
-// that root inside made there are not followed: the socket is opened from the gofer's root on, without links.
+// dialAgent connects to the agent's socket, which is in a file system that only the gofer's mount namespace has. It
+// opens the socket from the gofer's root without following links, because root inside can make links there.
 func (i *instance) dialAgent(ctx context.Context) (*net.UnixConn, error) {
 	fd, err := i.openInSocketDir(agentSocket)
 	if err != nil {
@@ -36,7 +36,7 @@ func (i *instance) dialAgent(ctx context.Context) (*net.UnixConn, error) {
 	return dialFD(ctx, fd, agentSocket)
 }
 
-// openInSocketDir opens a file of the folder with the socket between daemon and agent, as a path only.
+// openInSocketDir opens a file of the folder with the socket between daemon and agent, with O_PATH.
 func (i *instance) openInSocketDir(name string) (int, error) {
 	gofer := i.procs.Gofer
 	path := fmt.Sprintf("/proc/%d/root", gofer.PID)
@@ -46,7 +46,7 @@ func (i *instance) openInSocketDir(name string) (int, error) {
 	}
 	defer unix.Close(root)
 	if started, err := pidfd.Started(gofer.PID); err != nil || started != gofer.Started {
-		return -1, &os.PathError{Op: "open", Path: path, Err: os.ErrProcessDone} // another process has the number now
+		return -1, &os.PathError{Op: "open", Path: path, Err: os.ErrProcessDone} // another process has its number now
 	}
 	path = socketDir[1:] + "/" + name
 	fd, err := unix.Openat2(root, path, &unix.OpenHow{
@@ -73,7 +73,7 @@ func dialFD(ctx context.Context, fd int, path string) (*net.UnixConn, error) {
 		if !errors.Is(err, unix.EAGAIN) {
 			return conn, err
 		}
-		// The socket's queue of connections is short, and full.
+		// The socket's queue of connections is short, and full at the moment.
 		if err := delay.Wait(ctx, time.Millisecond); err != nil {
 			return nil, err
 		}

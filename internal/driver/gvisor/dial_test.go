@@ -29,7 +29,7 @@ func TestDialReachesASocketFarDown(t *testing.T) {
 	conn.Close()
 }
 
-// If root inside replaces the socket by another file, the daemon follows it nowhere.
+// If root inside replaces the socket by another file, the daemon does not connect to that file or its target.
 func TestDialFollowsNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

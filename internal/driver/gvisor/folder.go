@@ -11,16 +11,16 @@ import (
 	"hutch/internal/linux/cgroup"
 )
 
-// folder has the paths of one sandbox's files on the host.
+// folder has the paths of one instance's files on the host.
 type folder struct {
 	dir   string        // its folder
-	group *cgroup.Group // nil where there are no control groups
+	group *cgroup.Group // nil if there are no control groups
 }
 
 func (p folder) files() string { return filepath.Join(p.dir, "files") } // path of the backing file
 
 // socketDir returns the path of the folder that is mounted in the sandbox for the socket between daemon and agent. On
-// the host it stays empty: the gofer covers it with a small file system in memory.
+// the host the folder stays empty: the gofer covers it with a small file system in memory.
 func (p folder) socketDir() string { return filepath.Join(p.dir, "run") }
 
 func (p folder) config() string { return filepath.Join(p.dir, "config.json") }
@@ -30,18 +30,18 @@ func (p folder) control() control {
 	return control{filepath.Join(p.state(), "runsc-"+container+".sock")}
 }
 
-// processes are the processes that live as long as the sandbox. A handle holds them.
+// processes are the processes that live as long as the sandbox. A handle contains them.
 type processes struct {
 	Sentry process `json:"sentry"`
 	Gofer  process `json:"gofer"`
-	// Network says that the sandbox has a network device.
+	// Network reports that the sandbox has a network device.
 	Network bool `json:"network,omitempty"`
 	// Memory is the limit of the programs inside, in bytes. 0 means that an earlier version created the instance, and
 	// the kernel enforces its limit.
 	Memory int64 `json:"memory,omitempty"`
 }
 
-// processes reads the sandbox's processes from runsc's state.
+// processes reads the numbers of the sandbox's processes from runsc's state.
 func (p folder) processes() (processes, error) {
 	name := fmt.Sprintf("%s_sandbox:%s.state", container, container)
 	text, err := os.ReadFile(filepath.Join(p.state(), name))

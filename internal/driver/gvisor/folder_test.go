@@ -83,7 +83,7 @@ func nothingLeft(t *testing.T, d *Driver) {
 	}
 }
 
-// running returns the arguments of a process that has arg in them.
+// running returns the command line of a process that has arg among its arguments.
 func running(arg string) string {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {
@@ -107,7 +107,7 @@ func TestDestroyLeavesNothing(t *testing.T) {
 	nothingLeft(t, d)
 }
 
-// A create that is given up at any moment leaves nothing.
+// A create that is cancelled at any moment leaves nothing.
 func TestCreateGivenUp(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
@@ -130,7 +130,7 @@ func TestCreateGivenUp(t *testing.T) {
 // creatorEnv makes this test program play the daemon that is killed.
 const creatorEnv = "HUTCH_TEST_CREATOR"
 
-// createForEver is what that daemon does.
+// createForEver is the work of that daemon.
 func createForEver(dir string) error {
 	d, err := New(Options{Options: driver.Options{Dir: dir, Agent: path("hutch-agent")}, Runsc: path("hutch-runsc")})
 	for n := 0; err == nil; n++ {
@@ -163,7 +163,7 @@ func killCreator(t *testing.T, dir string, after time.Duration) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(after) // any moment will do
+	<-time.After(after) // at any moment
 	cmd.Process.Kill()
 	cmd.Wait()
 }
@@ -215,7 +215,7 @@ func TestForkBomb(t *testing.T) {
 	}
 }
 
-// The host kills the whole sandbox, and the reason is known.
+// At the memory limit, the host kills the whole sandbox, and the reason is reported.
 func TestMemoryLimitEndsThePlace(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
@@ -233,7 +233,7 @@ func TestMemoryLimitEndsThePlace(t *testing.T) {
 	}
 }
 
-// A program can see its limits, and choose its sizes by them.
+// A program can see its limits, so that it can choose its sizes by them.
 func TestLimitsShowInside(t *testing.T) {
 	t.Parallel()
 	_, agent := create(t, newDriver(t, t.TempDir()), spec("seen"))
@@ -245,8 +245,9 @@ func TestLimitsShowInside(t *testing.T) {
 	}
 }
 
-// Programs are under the filter that keeps them in their tree. The agent is not: gVisor tries a filter on each number of a
-// system call whenever it creates or restores a thread under it, which cost each create and each wake 20 ms of CPU.
+// The filter that keeps programs in their process tree applies to programs, but not to the agent. gVisor runs a filter
+// on each system call number whenever it creates or restores a thread under it, which cost 20 ms of CPU for each create
+// and each wake.
 func TestFilterIsOnlyOfPrograms(t *testing.T) {
 	_, agent := create(t, newDriver(t, t.TempDir()), spec("filtered"))
 	for _, c := range []struct{ whose, path, want string }{
@@ -260,7 +261,7 @@ func TestFilterIsOnlyOfPrograms(t *testing.T) {
 	}
 }
 
-// A handle that names another program's process, or that is not valid, finds no instance.
+// If a handle is not valid, or names the process of another program, Recover finds no instance.
 func TestRecoverOfAStrangersProcess(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())

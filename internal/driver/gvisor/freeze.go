@@ -15,8 +15,8 @@ import (
 
 var _ driver.Freezer = (*instance)(nil)
 
-// frozen returns the path of the file that says that the instance may be frozen. The kernel's freezer cannot be used:
-// after it thaws a sandbox, interrupted system calls can make the sandbox give up.
+// frozen returns the path of the file whose existence means that the instance is perhaps frozen. The kernel's freezer
+// cannot be used: after it thaws a sandbox, interrupted system calls can make the sandbox give up.
 func (p folder) frozen() string { return filepath.Join(p.dir, "frozen") }
 
 // Freeze implements driver.Freezer.
@@ -29,8 +29,8 @@ func (i *instance) Freeze(ctx context.Context) error {
 	return err
 }
 
-// Thaw implements driver.Freezer. Thawing an instance that is not frozen would end the sandbox, and a daemon that died
-// may have been about to freeze it, so Thaw checks first.
+// Thaw implements driver.Freezer. Thawing an instance that is not frozen would end the sandbox. The file can exist
+// without a frozen instance, because a daemon can die just before it freezes. So Thaw checks first.
 func (i *instance) Thaw(ctx context.Context) error {
 	if _, err := os.Stat(i.frozen()); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -43,11 +43,11 @@ func (i *instance) Thaw(ctx context.Context) error {
 	return os.Remove(i.frozen())
 }
 
-// thawedTime is how long an agent that is not frozen can take to close a connection with a malformed hello. A wrong
-// guess would end the sandbox, so the time is long.
+// thawedTime is how long an agent that is not frozen can take to close a connection with a malformed hello. It is long,
+// because a wrong result would end the sandbox.
 const thawedTime = 10 * time.Second
 
-// responds reports whether the agent does anything.
+// responds reports whether the agent responds to a connection.
 func (i *instance) responds(ctx context.Context) bool {
 	conn, err := i.dialAgent(ctx)
 	if err != nil {

@@ -28,7 +28,7 @@ func TestConfined(t *testing.T) {
 	}
 	checkRights(t, inst.procs.Gofer, "000000000004001f", "000000000004001f")
 	checkRights(t, inst.procs.Sentry, "000000000008001f", "0000000000000000")
-	// It sees only the image of the host, and its root is in the image.
+	// The gofer sees only the image of the host, and its root is in the image.
 	for link, want := range map[string]string{"root": "/root", "cwd": "/root"} {
 		if got, err := os.Readlink(dir + "/" + link); err != nil || got != want {
 			t.Errorf("%s is %s (%v), want %s", link, got, err, want)
@@ -60,7 +60,7 @@ func score(t *testing.T, pid int) (n int) {
 	return n
 }
 
-// checkRights checks the permitted and inheritable capabilities of all threads of a process: exactly those that
+// checkRights checks that the permitted and inheritable capabilities of all threads of a process are exactly those that
 // gVisor gives it.
 func checkRights(t *testing.T, p process, has, passed string) {
 	t.Helper()
@@ -71,7 +71,7 @@ func checkRights(t *testing.T, p process, has, passed string) {
 	for _, file := range threads {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has just ended
+			continue // the thread has just ended
 		}
 		for name, want := range map[string]string{
 			"CapPrm": has, "CapEff": has, "CapBnd": has, "CapInh": passed, "CapAmb": passed, "NoNewPrivs": "1", "Seccomp": "2",
@@ -83,7 +83,7 @@ func checkRights(t *testing.T, p process, has, passed string) {
 	}
 }
 
-// The memory cost of an idle sandbox, without that of programs inside.
+// An idle sandbox uses little memory, not counting the programs inside.
 func TestIdleMemory(t *testing.T) {
 	t.Parallel()
 	inst, _ := create(t, newDriver(t, t.TempDir()), spec("idle"))
@@ -128,7 +128,7 @@ func TestMasks(t *testing.T) {
 		s.Root.Binds = append(s.Root.Binds, image.Bind{Source: os.DevNull, Target: target + "/" + name})
 	}
 	_, agent := create(t, d, s)
-	// A folder that was listed before would be listed from gVisor's memory.
+	// If a folder was listed before, gVisor would list it from its memory.
 	write("later", ".env", "etc/deep/auth", "lib/late", "new")
 	if err := os.Remove(filepath.Join(dir, "pip.conf")); err != nil {
 		t.Fatal(err)

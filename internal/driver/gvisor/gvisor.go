@@ -26,19 +26,19 @@ type Options struct {
 	driver.Options
 	// Runsc is the path of the hutch-runsc program.
 	Runsc string
-	// Builds is a folder to keep the programs in, so that another version of Hutch can restore what this one saves.
-	// Empty means that they are not kept, and only the same programs can restore a save.
+	// Builds is the folder that keeps the programs, so that another version of Hutch can restore what this version
+	// saves. If it is empty, programs are not kept, and only the same programs can restore a save.
 	Builds string
-	// OldBuilds allows to restore memory that kept programs of other versions saved, in these programs.
+	// OldBuilds allows restoring memory that other versions saved, in the kept programs of those versions.
 	OldBuilds bool
-	// Log gets the instances that were slow to start; nil for none.
+	// Log receives reports about instances that were slow to start; nil for no reports.
 	Log *slog.Logger
 }
 
 // Driver implements driver.Driver.
 type Driver struct {
 	opt    Options
-	tree   *cgroup.Tree // nil where there are no control groups
+	tree   *cgroup.Tree // nil if there are no control groups
 	prefix string       // prefix of the names of this driver's groups
 
 	kept  *builds.Store // nil if no builds are kept
@@ -75,7 +75,7 @@ func New(opt Options) (*Driver, error) {
 	} else if !errors.Is(err, cgroup.ErrNone) {
 		return nil, err
 	}
-	sum := sha256.Sum256([]byte(opt.Dir)) // groups belong to the whole host, folders to one driver
+	sum := sha256.Sum256([]byte(opt.Dir)) // groups of all drivers are in one place, so their names contain the folder
 	d.prefix = "gvisor-" + hex.EncodeToString(sum[:4]) + "-"
 	return d, nil
 }
@@ -99,8 +99,9 @@ func (d *Driver) folder(id string) folder {
 }
 
 // limits returns the limits of the instance's control group, without the CPU limit. The CPU limit is set after the
-// start, because starting is our own work, and would take three times as long with half a core. gVisor itself limits
-// the processes inside; the sentry has several host threads and processes for each of them.
+// start, because starting is our own work, and would take three times as long with half a core. The limit on processes
+// is higher than the user's, because the sentry has several host threads and processes for each process inside. gVisor
+// itself limits the processes inside.
 func limits(l hutch.Limits) cgroup.Limits {
 	return cgroup.Limits{Memory: memguard.LimitsOf(int64(l.Memory) << 20).Hard, PIDs: 4*l.PIDs + 256}
 }
@@ -117,8 +118,8 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 // See [Driver.make].
 const firstTime = 8 * time.Second
 
-// make creates an instance and starts it. If a new instance does not start within firstTime, make logs where it hung and
-// creates it once more from nothing.
+// make creates an instance and starts it. If a new instance does not start within firstTime, make logs where it hung,
+// and creates it again from the beginning, once.
 func (d *Driver) make(ctx context.Context, spec driver.Spec, from origin) (driver.Instance, error) {
 	if from.memory == nil && from.layer == "" {
 		inst, err := d.makeSoon(ctx, spec, from)
@@ -129,7 +130,7 @@ func (d *Driver) make(ctx context.Context, spec driver.Spec, from origin) (drive
 	return d.makeOnce(ctx, spec, from)
 }
 
-// makeSoon does the same as makeOnce, within firstTime.
+// makeSoon does the same as makeOnce, but within firstTime.
 func (d *Driver) makeSoon(ctx context.Context, spec driver.Spec, from origin) (driver.Instance, error) {
 	seen := make(chan string, 1)
 	look := time.AfterFunc(d.firstTime-d.firstTime/16, func() { seen <- d.folder(spec.ID).standing() })
@@ -166,7 +167,7 @@ func (d *Driver) createVacant(ctx context.Context, spec driver.Spec, from origin
 	return &vacancy{inst, spec}, nil
 }
 
-// undo removes a half-made instance and returns the cause; its error also says if the removal failed.
+// undo removes an incomplete instance and returns the cause. If the removal fails, its error reports that too.
 func (p folder) undo(ctx context.Context, cause error) error {
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 	defer cancel()
@@ -180,7 +181,7 @@ func (p folder) undo(ctx context.Context, cause error) error {
 		"gVisor could not start a sandbox; run \"hutch doctor\" to see what is missing on this host").Because(cause)
 }
 
-// create does not clean up when it fails; the caller does.
+// create creates an instance. If it fails, the caller cleans up.
 func (d *Driver) create(ctx context.Context, p folder, spec driver.Spec, from origin) (*instance, error) {
 	if d.tree != nil {
 		if _, err := d.tree.New(p.group.Name(), limits(spec.Limits)); err != nil {
@@ -213,7 +214,7 @@ func (d *Driver) Recover(ctx context.Context, id string, h driver.Handle) (drive
 	}
 	p := d.folder(id)
 	inst, err := open(p, procs)
-	if err == nil { // the daemon may have died while it saved or froze the instance
+	if err == nil { // an earlier daemon can have died while it saved or froze the instance
 		err = inst.goOn(ctx)
 		if err != nil && !errors.Is(err, os.ErrProcessDone) {
 			go inst.goOnLater()
@@ -237,8 +238,8 @@ func (i *instance) goOn(ctx context.Context) error {
 	return errors.Join(i.Thaw(ctx), i.Resume(ctx))
 }
 
-// goOnLater retries goOn until it works or the instance is dead. An instance that does not answer is not lost: the host
-// may be busy.
+// goOnLater retries goOn until it works or the instance is dead. An instance that does not answer is not lost, because
+// the host can be busy.
 func (i *instance) goOnLater() {
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		select {

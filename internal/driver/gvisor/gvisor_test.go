@@ -18,7 +18,7 @@ import (
 // root is the image of all tests.
 var root image.Root
 
-// rootEnv names the image when the tests' program must not build one.
+// rootEnv names the image for a test program that must not build one.
 const rootEnv = "HUTCH_TEST_ROOT"
 
 func TestMain(m *testing.M) {
@@ -53,7 +53,7 @@ func runTests(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// path is where a program is built.
+// path returns the path of a built program.
 func path(name string) string { return filepath.Join("..", "..", "..", "bin", name) }
 
 func built(t testing.TB, name string) string {
@@ -93,7 +93,7 @@ var (
 	verdict error
 )
 
-// works checks once, on behalf of all drivers.
+// works checks once whether gVisor works here, for all drivers.
 func works(d *Driver) error {
 	check.Do(func() {
 		for _, f := range d.Check(context.Background()).Findings {
@@ -105,7 +105,7 @@ func works(d *Driver) error {
 	return verdict
 }
 
-// TestDriver holds the driver to the contract of all drivers.
+// TestDriver tests that the driver keeps the contract of all drivers.
 func TestDriver(t *testing.T) {
 	limited := []string{"disk", "pids"}
 	if newDriver(t, t.TempDir()).tree != nil {
@@ -126,7 +126,7 @@ func TestDriver(t *testing.T) {
 	})
 }
 
-// killSentry kills an instance's kernel, as running out of memory does.
+// killSentry kills an instance's kernel, as the kernel of the host does when memory runs out.
 func killSentry(t *testing.T, d driver.Driver, id string) {
 	procs, err := d.(*Driver).folder(id).processes()
 	if err != nil {

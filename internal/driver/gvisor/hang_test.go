@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A start that hangs is given up early, logged, and tried once more.
+// A start that hangs is ended early, logged, and tried once more.
 func TestStartThatHangs(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
@@ -50,7 +50,7 @@ func TestRecoverOfStoppedSentry(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer inst.Destroy(context.Background())
-	// The handle is enough to find it; its socket looks as if nothing listened.
+	// The handle is enough to find the instance. Without the socket, nothing seems to listen.
 	socket := fmt.Sprintf("/proc/%d/root%s/%s", inst.(*instance).procs.Gofer.PID, socketDir, agentSocket)
 	if err := os.Rename(socket, socket+".aside"); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ type instance struct {
 	handle driver.Handle
 	sentry *pidfd.Process
 	done   chan struct{}            // closed when the sentry is dead or forget was called
-	froze  atomic.Bool              // true if this instance froze the instance: see Thaw
+	froze  atomic.Bool              // true if the sandbox was frozen through this value: see Thaw
 	early  chan *cgroup.MemoryWatch // has at most one value: see beginMemoryWatch
 
 	mu      sync.Mutex
@@ -48,7 +48,7 @@ func open(p folder, procs processes) (*instance, error) {
 	return i, nil
 }
 
-// watch ends with the sentry.
+// watch waits for the end of the sentry.
 func (i *instance) watch() {
 	defer close(i.done)
 	defer i.sentry.Close()

@@ -78,7 +78,7 @@ func (d *Driver) runsc(p folder, program string, l hutch.Limits) *exec.Cmd {
 		"--host-uds=create",
 		fmt.Sprintf("--overlay2=root:dir=%s,size=%dm", p.files(), l.Disk),
 		"--allow-rootfs-tar-annotation",
-		"--allow-suid", // where the bundle allows new privileges
+		"--allow-suid", // applies if the bundle allows new privileges
 		"create", "--bundle="+p.dir, container,
 	)
 	cmd.Env = []string{contract.Gate + "=3", "GOGC=off", "PATH=/usr/bin:/bin"}
@@ -91,11 +91,11 @@ func (d *Driver) runsc(p folder, program string, l hutch.Limits) *exec.Cmd {
 	return cmd
 }
 
-// spare reports whether a sandbox may keep a core busy to wait for the next system call, which is then answered
-// sooner. With fewer cores, or if the CPU limit counts the waiting, this makes everything slower by a third.
+// spare reports whether a sandbox should keep a core busy while it waits for the next system call, which makes the
+// answer faster. With fewer cores, or if the CPU limit counts the waiting, this makes everything slower by a third.
 func spare(cores float64) bool { return cores >= 2 && runtime.NumCPU() >= 4 }
 
-// start starts cmd in the instance's group from birth, if the kernel supports that.
+// start starts cmd in the instance's group, if the kernel supports starting a process in a group.
 func (p folder) start(cmd *exec.Cmd) error {
 	if p.group == nil {
 		return cmd.Start()
@@ -112,7 +112,7 @@ func (p folder) start(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// admit moves a process that waits at the gate into the instance's group, unless it was started there.
+// admit moves a process that waits at the gate into the instance's group, unless the process was started in the group.
 func (p folder) admit(pid int) error {
 	if p.group == nil {
 		return nil
@@ -123,7 +123,7 @@ func (p folder) admit(pid int) error {
 	return p.group.Add(pid)
 }
 
-// pipe has two ends, which can be closed twice.
+// pipe has the two ends of a pipe, which can be closed twice.
 type pipe struct{ r, w *os.File }
 
 func (p *pipe) open() (err error) {
@@ -136,7 +136,7 @@ func (p *pipe) close() {
 	p.w.Close()
 }
 
-// drain reads everything, and then sends the last part of it once.
+// drain reads everything, and then sends the end of it once.
 func drain(r io.Reader) <-chan string {
 	const most = 4 << 10
 	said := make(chan string, 1)

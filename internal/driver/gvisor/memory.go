@@ -22,8 +22,8 @@ var (
 	_ driver.FileSaver = (*instance)(nil)
 )
 
-// limits returns the limits of the instance's memory. Near the hard limit, the daemon raises the kernel's limit, up to
-// the last limit. There the kernel slows the sandbox down.
+// limits returns the limits of the instance's memory. When the instance approaches the hard limit, the daemon raises
+// the kernel's limit, up to the last limit. There the kernel slows the sandbox down.
 func (i *instance) limits() memguard.Limits { return memguard.LimitsOf(i.procs.Memory) }
 
 // GuardMemory implements driver.Guarded.
@@ -55,8 +55,8 @@ func (i *instance) GuardMemory(ctx context.Context, relieve func(ctx context.Con
 	return ignoreEnd(ctx, memguard.Run(ctx, m, i.limits(), relieve))
 }
 
-// beginMemoryWatch begins the watch for the first call of GuardMemory. The kernel takes tens of milliseconds for it: in
-// a burst of creates from the pool, these would delay every create.
+// beginMemoryWatch begins the watch for the first call of GuardMemory, in advance: beginning it takes tens of
+// milliseconds, which would delay every create in a burst of creates from the pool.
 func (i *instance) beginMemoryWatch() {
 	defer close(i.early)
 	if i.group == nil || i.procs.Memory == 0 {
@@ -67,8 +67,8 @@ func (i *instance) beginMemoryWatch() {
 	}
 }
 
-// memoryWatch returns the watch that beginMemoryWatch began, or a new one if there is none or an earlier call has taken
-// it.
+// memoryWatch returns the watch that beginMemoryWatch began, or a new one if that watch does not exist or an earlier
+// call has taken it.
 func (i *instance) memoryWatch(ctx context.Context) (*cgroup.MemoryWatch, error) {
 	select {
 	case watch, ok := <-i.early:
@@ -100,7 +100,7 @@ func ignoreEnd(ctx context.Context, err error) error {
 type memory struct {
 	*instance
 	watch *cgroup.MemoryWatch // nil without control groups
-	extra int64               // how much the hard limit is raised now
+	extra int64               // by how much the hard limit is raised at present
 	file  string              // see memoryFile
 }
 
@@ -132,8 +132,8 @@ func (m *memory) memoryFile() int64 {
 	return st.Blocks * 512
 }
 
-// Wait implements memguard.Memory. If the kernel reports the soft limit, readings are only needed above it, where cached
-// files hide the growth.
+// Wait implements memguard.Memory. If the kernel reports the soft limit, readings are needed only above it, because
+// there cached files hide the growth.
 func (m *memory) Wait(ctx context.Context, last cgroup.MemoryReading, limit int64) {
 	switch {
 	case m.watch == nil:
@@ -145,21 +145,23 @@ func (m *memory) Wait(ctx context.Context, last cgroup.MemoryReading, limit int6
 	}
 }
 
-// Begin implements memguard.Memory. It raises the soft limit: the kernel would otherwise slow down the agent, too, while
-// it ends programs.
+// Begin implements memguard.Memory. It raises the soft limit, because otherwise the kernel would also slow down the
+// agent while it ends programs.
 func (m *memory) Begin() {
 	if m.watch != nil {
 		m.watch.SetSoft(m.limits().Hard - memguard.Tolerance)
 	}
 }
 
-// Collect implements memguard.Memory: what programs kept in pipes, sockets and names of files is garbage of the sentry.
+// Collect implements memguard.Memory. The content of pipes and sockets, and names of files, that programs no longer use
+// are garbage of the sentry.
 func (m *memory) Collect() bool {
 	m.sentry.Signal(contract.Collect)
 	return true
 }
 
-// Raise implements memguard.Memory. When the kernel throttles a sandbox, its sentry's system calls fail.
+// Raise implements memguard.Memory. It must do so before the kernel throttles the sandbox, because then system calls of
+// the sentry fail.
 func (m *memory) Raise(last cgroup.MemoryReading) bool {
 	limits := m.limits()
 	most := limits.Last() - limits.Hard
@@ -186,7 +188,7 @@ func (m *memory) End(limit int64) {
 // SaveFiles implements driver.FileSaver. The sandbox can be at its limit: stopped programs need no more memory, and
 // writing the files needs only a little.
 func (i *instance) SaveFiles(ctx context.Context, dir string) error {
-	if i.group != nil && i.procs.Memory > 0 { // else the kernel enforces the limit of an earlier version
+	if i.group != nil && i.procs.Memory > 0 { // otherwise the kernel enforces the limit
 		if err := i.group.SetMemory(i.limits().Last()); err != nil {
 			return err
 		}

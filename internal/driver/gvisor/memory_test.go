@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// An instance that waits in the pool has a watch of its memory already: the kernel takes tens of milliseconds to begin
-// one, and the guard of a sandbox that takes the instance must not wait for that.
+// An instance that waits in the pool already has a watch of its memory. Beginning a watch takes the kernel tens of
+// milliseconds, and the guard of a sandbox that gets the instance must not wait for that.
 func TestMemoryWatchBeginsWithInstance(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
@@ -32,7 +32,7 @@ func TestMemoryWatchBeginsWithInstance(t *testing.T) {
 	}
 }
 
-// A watch that no guard has taken ends with its instance. A second guard of an instance begins its own watch.
+// A watch that no guard has taken is closed with its instance. A second guard of an instance begins its own watch.
 func TestMemoryWatchEndsWithInstance(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())

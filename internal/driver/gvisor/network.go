@@ -13,8 +13,8 @@ import (
 	"hutch/internal/linux/tun"
 )
 
-// waiting is how many bytes of packets can wait for their reader, if we are root; otherwise the system's default
-// applies.
+// waiting is how many bytes of packets can wait for their reader if this process is root; otherwise the system's
+// default applies.
 const waiting = 4 << 20
 
 var _ driver.Networked = (*instance)(nil)
@@ -31,7 +31,7 @@ func (i *instance) Network() (*os.File, error) {
 	return file, nil
 }
 
-// endOfDevice copies one of the two sockets.
+// endOfDevice returns a copy of one of the two sockets.
 func (i *instance) endOfDevice(number int) (*os.File, error) {
 	file, err := i.sentry.File(number)
 	if err != nil {
@@ -44,7 +44,7 @@ func (i *instance) endOfDevice(number int) (*os.File, error) {
 	return file, err
 }
 
-// links returns the network interfaces of a sandbox: loopback, and the device when there is one.
+// links returns the network interfaces of a sandbox: loopback, and the device if it has one.
 func links(device bool) map[string]any {
 	args := map[string]any{"LoopbackLinks": []any{map[string]any{
 		"Name":      "lo",
@@ -57,7 +57,7 @@ func links(device bool) map[string]any {
 	return args
 }
 
-// eth0 has no link address, so its packets have no link header. Nothing on the way can damage packets, so checksums
+// eth0 has no link address, so its packets have no link header. Nothing in between can damage packets, so checksums
 // are off.
 var eth0 = map[string]any{
 	"Name": tun.Name, "MTU": tun.MTU, "NumChannels": 1, "ProcessorsPerChannel": 1,
@@ -67,8 +67,8 @@ var eth0 = map[string]any{
 	"QDisc": fifo,
 }
 
-// fifo is gVisor's queue for packets that find the socket full. Without one, such a datagram would block its sender
-// permanently.
+// fifo is gVisor's queue for packets that find the socket full. Without a queue, such a datagram would block its
+// sender permanently.
 const fifo = 1
 
 func addresses(list ...netip.Prefix) (a []any) {

@@ -19,13 +19,13 @@ type process struct {
 	Started uint64 `json:"started"` // start time, from pidfd.Started
 }
 
-// identify identifies a process that is known to live.
+// identify identifies a process that is known to be alive.
 func identify(pid int) (process, error) {
 	started, err := pidfd.Started(pid)
 	return process{pid, started}, err
 }
 
-// end kills the process and waits for its end until ctx is done.
+// end kills the process and waits until the process has ended or ctx is done.
 func (p process) end(ctx context.Context) error {
 	held, err := pidfd.Open(p.PID, p.Started)
 	if errors.Is(err, os.ErrProcessDone) {
@@ -46,9 +46,9 @@ func (p process) end(ctx context.Context) error {
 	return nil
 }
 
-// killNamed kills every process with arg among its arguments, until no such process is left. A look at all processes is
-// not atomic: a process that ends during the look can have started another process that the look missed. So two empty
-// looks in a row are needed.
+// killNamed kills every process with arg among its arguments, until no such process is left. Listing all processes is
+// not atomic: a process that ends meanwhile can have started another process that the list lacks. So two lists in a row
+// must be empty.
 func killNamed(ctx context.Context, arg string) error {
 	for none := 0; none < 2; none++ {
 		found, err := named(arg)
@@ -90,8 +90,8 @@ func named(arg string) (found []process, err error) {
 	return found, nil
 }
 
-// standing describes for the log what each thread of an instance's processes does, as far as the kernel reports it. It
-// is used for a start that hangs.
+// standing describes, for the log, what each thread of an instance's processes is doing, as far as the kernel reports
+// it. It is for a start that hangs.
 func (p folder) standing() string {
 	const most = 16 << 10
 	found, err := named("--root=" + p.state())

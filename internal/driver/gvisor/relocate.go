@@ -14,12 +14,12 @@ import (
 )
 
 // Relocate implements driver.Relocator. It replaces all paths of the host by the paths of a new instance with the spec.
-// Otherwise, saved state of another machine could choose which files of this host are shown.
+// Otherwise, saved state of another machine could choose which files of this host are visible inside.
 func (d *Driver) Relocate(spec driver.Spec, dir string) error {
 	path := filepath.Join(dir, configFile)
 	var was specs.Spec
 	if err := readConfig(path, &was); err != nil {
-		if errors.Is(err, fs.ErrNotExist) { // there are only files
+		if errors.Is(err, fs.ErrNotExist) { // the save has only files
 			return nil
 		}
 		return err

@@ -13,7 +13,7 @@ import (
 	"hutch/internal/image"
 )
 
-// TestRelocate: an instance that was saved on another host does not choose which files of this host are shown.
+// TestRelocate: an instance that was saved on another host does not choose which files of this host are visible inside.
 func TestRelocate(t *testing.T) {
 	d := &Driver{opt: Options{Options: driver.Options{Agent: "/here/agent"}}}
 	root := image.Root{Dir: "/here/root", User: &image.Account{UID: 1000, GID: 1000, Home: "/home/user"}, Masks: []string{"/usr/here"}}

@@ -23,13 +23,13 @@ import (
 // saveTime bounds how long writing a sandbox to disk can take.
 const saveTime = 10 * time.Minute
 
-// filesLayer is another copy of the writable layer in a save, as an archive. Saved memory is unusable without exactly
-// its programs, and the host can have other programs tomorrow.
+// filesLayer is an additional copy of the writable layer in a save, as an archive. Saved memory can be used only with
+// exactly the same programs, and the host can have other programs later.
 const filesLayer = "files.tar"
 
 const configFile = "config.json"
 
-// saved are the open files of a saved sandbox, in gVisor's order.
+// saved are the open files of a save, in gVisor's order.
 type saved []*os.File
 
 var savedNames = []string{"state", "pages.meta", "pages"}
@@ -61,7 +61,7 @@ func (i *instance) Save(ctx context.Context, dir string) error {
 	if err := i.checkpoint(ctx, dir); err != nil {
 		return err
 	}
-	// Later changes would not be saved, so it is stopped.
+	// Later changes would not be saved, so the sandbox is stopped.
 	if err := i.sentry.Signal(unix.SIGSTOP); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (i *instance) Copy(ctx context.Context, dir string) error {
 	return errors.Join(err, i.Resume(ctx))
 }
 
-// checkpoint writes the memory. It cannot be cancelled, because the sandbox would continue it without us.
+// checkpoint writes the memory. It cannot be cancelled, because the sandbox would continue to write without us.
 func (i *instance) checkpoint(ctx context.Context, dir string) error {
 	build, err := builds.Marked(i.dir)
 	if err := errors.Join(err, builds.Build{Name: build}.Mark(dir), copyFile(filepath.Join(dir, configFile), i.config())); err != nil {
@@ -107,7 +107,7 @@ func (i *instance) copyFiles(ctx context.Context, dir string) error {
 	return i.control().call(ctx, "Fs.TarRootfsUpperLayer", map[string]any{}, nil, layer)
 }
 
-// syncAll returns when all files in dir are on disk, and their names.
+// syncAll returns when all files in dir are on disk. It returns their names.
 func syncAll(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -188,7 +188,7 @@ func (d *Driver) RestoreFiles(ctx context.Context, spec driver.Spec, dir string)
 
 // origin is the saved state that a sandbox starts from; the zero origin means none.
 type origin struct {
-	memory saved        // all of it
+	memory saved        // memory and files
 	config []byte       // the configuration of the saved sandbox, which must be identical
 	build  builds.Build // the programs that saved it
 	layer  string       // the path of an archive of its writable layer

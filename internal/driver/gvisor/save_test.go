@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The disk space of a saved instance is free as soon as it is removed: sandboxes that were restored from it hold no file
-// of it open.
+// The disk space of a saved instance is free as soon as the save is removed: sandboxes that were restored from the save
+// hold none of its files open.
 func TestImageIsFreed(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
@@ -47,8 +47,8 @@ func TestImageIsFreed(t *testing.T) {
 	}
 }
 
-// An instance can be saved any number of times. The agent listens again after each save, and gVisor gives the files of
-// the sockets before back only when it has many of them: they must fit into the folder of the socket between daemon and
+// An instance can be saved any number of times. The agent makes new sockets after each save. gVisor frees the files of
+// the old sockets only when it has many of them, so they must fit into the folder of the socket between daemon and
 // agent.
 func TestManySaves(t *testing.T) {
 	t.Parallel()

@@ -15,8 +15,8 @@ import (
 	"hutch/internal/driver/gvisor/inside"
 )
 
-// Usage implements driver.Instance. It works until the instance is destroyed, so that the cause of its death can be
-// found.
+// Usage implements driver.Instance. It works until the instance is destroyed, so that the cause of the instance's death
+// can be found.
 func (i *instance) Usage(ctx context.Context) (driver.Usage, error) {
 	u := driver.Usage{PIDs: i.pids(ctx)}
 	memory, disk := i.procs.Sentry.backing()
@@ -35,8 +35,8 @@ func (i *instance) Usage(ctx context.Context) (driver.Usage, error) {
 	return u, nil
 }
 
-// pids asks the sentry how many processes and threads run inside, without the agent's reserve. The host would count
-// other processes.
+// pids asks the sentry how many processes and threads run inside, without the agent's reserve. The host's count
+// would be of other processes.
 func (i *instance) pids(ctx context.Context) int {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -72,7 +72,7 @@ func (p process) backing() (memory, disk int64) {
 
 func isMemoryFile(name string) bool { return strings.HasPrefix(name, "/memfd:runsc-memory") }
 
-// anonymous returns the process's own memory.
+// anonymous returns the size of the process's own memory.
 func (p process) anonymous() int64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID))
 	for line := range strings.Lines(string(text)) {
@@ -84,7 +84,7 @@ func (p process) anonymous() int64 {
 	return 0
 }
 
-// ticks is the kernel's USER_HZ, the same on every machine that runs gVisor.
+// ticks is the kernel's USER_HZ, which is the same on every machine that runs gVisor.
 const ticks = 100
 
 // cpu returns the CPU time, in seconds, of the process and all its descendants.
@@ -92,7 +92,7 @@ func (p process) cpu() float64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	var sum float64
-	for i := 11; i < 15 && i < len(fields); i++ { // utime, stime, and the same of reaped children
+	for i := 11; i < 15 && i < len(fields); i++ { // utime, stime, and both for reaped children
 		n, _ := strconv.ParseFloat(fields[i], 64)
 		sum += n / ticks
 	}

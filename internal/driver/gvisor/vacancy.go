@@ -15,8 +15,8 @@ import (
 	"hutch/internal/driver/gvisor/contract"
 )
 
-// vacancy is an instance that runsc has created, which is most of the work. No program has started in it, and it is not
-// assigned yet.
+// vacancy is an instance that runsc has created, which is most of the work of a start. No program has started in it,
+// and it does not belong to a sandbox yet.
 type vacancy struct {
 	*instance
 	spec driver.Spec
@@ -44,7 +44,7 @@ func (v *vacancy) Restore(ctx context.Context, dir string) (driver.Instance, err
 	return v.fill(ctx, files)
 }
 
-// takes opens a save, if this instance can continue it.
+// takes opens the files of a save, if this instance can continue from it.
 func (v *vacancy) takes(dir string) (saved, error) {
 	var was, is specs.Spec
 	if err := errors.Join(readConfig(filepath.Join(dir, configFile), &was), readConfig(v.config(), &is)); err != nil {

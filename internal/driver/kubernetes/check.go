@@ -59,7 +59,7 @@ func (d *Driver) checkCluster(ctx context.Context) driver.Finding {
 	return f
 }
 
-// checkClass warns of pods that share the kernel of their machine.
+// checkClass warns if pods share the kernel of their machine.
 func (d *Driver) checkClass() driver.Finding {
 	f := driver.Finding{Name: "runtime class", Level: driver.Good}
 	if class := d.template.Spec.RuntimeClassName; class != nil && *class != "" {
@@ -71,15 +71,15 @@ func (d *Driver) checkClass() driver.Finding {
 	return f
 }
 
-// fresh is how long a successful trial counts. Readiness probes check often, and wait for a second.
+// fresh is how long the result of a successful trial is valid. Readiness probes check often, and wait only a second.
 const fresh = 10 * time.Minute
 
-// trials are the results of trials. Only one trial runs at a time, and it outlives the caller that began it.
+// trials has the results of trials. Only one trial runs at a time, and it can outlive the caller that began it.
 type trials struct {
 	mu     sync.Mutex
 	good   []driver.Finding // findings of the last trial, if it succeeded
 	begun  time.Time
-	result chan []driver.Finding // gets the findings of the trial in progress, for every caller; nil for none
+	result chan []driver.Finding // gets the findings of the trial in progress, for each caller; nil for none
 }
 
 // attempt returns the findings of a trial.

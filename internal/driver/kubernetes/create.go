@@ -29,7 +29,7 @@ import (
 
 const (
 	undoTime = time.Minute
-	// agentThreads do not count towards the user's processes.
+	// agentThreads is the number of the agent's threads, which do not count towards the user's limit of processes.
 	agentThreads = 32
 )
 
@@ -50,7 +50,8 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	return i, nil
 }
 
-// create creates an instance or leaves nothing. The name of the pod prevents two instances of one id.
+// create creates an instance, or leaves nothing after an error. The name of the pod prevents two instances with the
+// same id.
 func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err
 			err = errors.Join(err, i.Destroy(undo))
 		}
 	}()
-	if err != nil { // the pod may have been created nevertheless
+	if err != nil { // the pod is perhaps created nevertheless
 		return nil, fmt.Errorf("make a pod: %w", err)
 	}
 	if err := d.await(ctx, i.record.Pod); err != nil {
@@ -137,8 +138,8 @@ func (i *instance) boot(ctx context.Context, boot []byte) (network bool, err err
 	return !reply.NoNetwork, nil
 }
 
-// bootOf returns the message to the first process of a pod. The filter of programs is that of the runtime native, which
-// shares a kernel, too.
+// bootOf returns the message to the first process of a pod. The filter of programs is that of the runtime native,
+// because pods can share a kernel, too.
 func bootOf(spec driver.Spec) ([]byte, error) {
 	b := inside.Boot{
 		Writable: image.Writable, Memory: memguard.LimitsOf(int64(spec.Limits.Memory) << 20), Limit: int64(spec.Limits.Memory) << 20,
@@ -160,7 +161,7 @@ func bootOf(spec driver.Spec) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// etcFiles are the files of /etc that the image "host" has from the server.
+// etcFiles are the files of /etc that are copied from the server for the image "host".
 var etcFiles = []string{"passwd", "group", "nsswitch.conf", "profile", "bash.bashrc"}
 
 // filesOf returns the files over an image. The image "host" is the template's image, with the users and folders of the
@@ -180,7 +181,7 @@ func filesOf(spec driver.Spec) (files []inside.File, err error) {
 	}
 	files = append(files, inside.File{Path: image.AgentPath, Mode: 0o755})
 	for _, path := range []string{"/tmp", "/var/tmp"} {
-		folder(path, 0o777|fs.ModeSticky, image.UID) // tar sets their times when it restores their content
+		folder(path, 0o777|fs.ModeSticky, image.UID) // tar sets the times of folders
 	}
 	for _, path := range []string{image.Workspace, image.Data, image.Home} {
 		folder(path, 0o755, image.UID)
@@ -202,8 +203,8 @@ func filesOf(spec driver.Spec) (files []inside.File, err error) {
 	return files, nil
 }
 
-// imageOf returns the cluster's name of the image; empty for the template's image. The digest is the one that the
-// server resolved with the caller's rights, so the cluster runs nothing else.
+// imageOf returns the name of the image in the cluster; "" for the template's image. The name has the digest that the
+// server resolved with the caller's rights, so the cluster runs no other image.
 func imageOf(spec driver.Spec) (string, error) {
 	if spec.Root.EROFS == "" {
 		return "", nil

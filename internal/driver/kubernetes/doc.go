@@ -3,20 +3,20 @@
 //
 // # An instance
 //
-// An instance is one pod, made from the template that the server's administrator gives: its namespace, runtime class,
-// place in the cluster and image. An init container puts the agent's program into a volume, so that any image works.
-// The container's first process is ours, and builds the instance around the agent: see package inside. It has no
-// privileges over the machine, and the programs of the instance have neither the pod's network nor a token of the
-// cluster.
+// An instance is one pod. It is made from a template of the server's administrator, which has the namespace, the
+// runtime class, the placement in the cluster and the image. An init container puts the agent's program into a volume,
+// so that any image works. The container's first process is ours, and builds the instance around the agent: see package
+// inside. It has no privileges over the machine. The programs of the instance have neither the pod's network nor a
+// token of the cluster.
 //
-// # The way to the agent
+// # The connection to the agent
 //
-// The daemon reaches a pod only through "exec" of the cluster's API: so it needs no network to the pod, no port is open
-// in it, and the cluster says who it is. One such stream carries all connections with an instance, and is opened again
-// when it breaks.
+// The daemon reaches a pod only through "exec" of the cluster's API. So it needs no network to the pod, no port is open
+// in the pod, and the cluster authenticates the daemon. One such stream carries all connections with an instance, and
+// is opened again when it breaks.
 //
 // # Traces in the cluster
 //
-// An instance has one trace in the cluster, its pod. Its labels name the server that made it, by an id in the state
-// folder, and the instance. Sweep removes the pods with the id of its server that no caller claims.
+// An instance has one trace in the cluster, its pod. Labels of the pod name the instance and, by an id in the state
+// folder, the server that made it. Sweep removes the pods with the id of its server for which keep returns false.
 package kubernetes

@@ -59,17 +59,17 @@ func ping(ctx context.Context, session *yamux.Session) error {
 	}
 }
 
-// pipes are standard input and output of a program in a pod, as one connection.
+// pipes joins standard input and output of a program in a pod into one connection.
 type pipes struct {
 	in     *io.PipeWriter
 	out    *io.PipeReader
 	cancel context.CancelFunc
 
 	mu  sync.Mutex
-	err error // why it failed
+	err error // the error that ended the program
 }
 
-// ends are the program's ends of the pipes.
+// ends has the program's ends of the pipes.
 type ends struct {
 	in  *io.PipeReader
 	out *io.PipeWriter
@@ -97,7 +97,7 @@ func (p *pipes) fail(err error) {
 		p.err = err
 	}
 	p.mu.Unlock()
-	p.in.Close() // the program takes this for the end of its input, and not for an error
+	p.in.Close() // the program sees the end of its input, not an error
 	p.out.CloseWithError(err)
 }
 

@@ -30,8 +30,8 @@ var _ driver.Archiver = (*instance)(nil)
 type record struct {
 	Pod     string    `json:"pod"`
 	UID     types.UID `json:"uid"`
-	Network bool      `json:"network,omitempty"` // it has a network device
-	Memory  int64     `json:"memory,omitempty"`  // the limit, in bytes
+	Network bool      `json:"network,omitempty"` // the instance has a network device
+	Memory  int64     `json:"memory,omitempty"`  // the memory limit, in bytes
 }
 
 // instance is an instance.
@@ -45,7 +45,7 @@ type instance struct {
 
 	mu      sync.Mutex
 	session *yamux.Session // nil while the stream with the pod is broken
-	changed chan struct{}  // closed when there is another session
+	changed chan struct{}  // closed when the session changes
 }
 
 func (d *Driver) newInstance(id string, r record) *instance {
@@ -78,7 +78,7 @@ func (i *instance) connect(ctx context.Context) error {
 	return nil
 }
 
-// now returns the session with the pod. Without a session, it returns a channel that is closed when there is one.
+// now returns the session with the pod. Without a session, it returns a channel that is closed when a session exists.
 func (i *instance) now() (*yamux.Session, <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -157,7 +157,8 @@ func (i *instance) open(ctx context.Context, purpose byte) (net.Conn, error) {
 	}
 }
 
-// keepOpen opens a stream for a purpose, and again whenever use returns, until ctx is done or the pod has ended.
+// keepOpen opens a stream for a purpose and calls use with it, and repeats that when use returns, until ctx is done or
+// the pod has ended.
 func (i *instance) keepOpen(ctx context.Context, purpose byte, use func(net.Conn)) {
 	for {
 		if stream, err := i.open(ctx, purpose); err == nil {
@@ -249,7 +250,7 @@ func (i *instance) destroyError(err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the sandbox %q is not all gone yet: destroy it again", i.id).Because(err)
 }
 
-// remove deletes a pod and waits until its machine has ended it. Without a uid, it is whichever pod has the name.
+// remove deletes a pod and waits until its machine has ended it. Without a uid, it deletes any pod with that name.
 func (d *Driver) remove(ctx context.Context, name string, uid types.UID) error {
 	grace := int64(1)
 	options := &meta.DeleteOptions{GracePeriodSeconds: &grace}
@@ -257,7 +258,7 @@ func (d *Driver) remove(ctx context.Context, name string, uid types.UID) error {
 		options.Preconditions = &meta.Preconditions{UID: &uid}
 	}
 	err := d.api.Delete().Namespace(d.template.Namespace).Resource("pods").Name(name).Body(options).Do(ctx).Error()
-	if apierrors.IsNotFound(err) || uid != "" && apierrors.IsConflict(err) { // another pod has the name
+	if apierrors.IsNotFound(err) || uid != "" && apierrors.IsConflict(err) { // another pod has the name by now
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("delete a pod: %w", err)
@@ -335,7 +336,7 @@ func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, err
 	)
 	turns := make(chan struct{}, sweepAtOnce)
 	for _, pod := range all.Items {
-		// Labels can be copied; the name is the driver's.
+		// Labels can be copied, but only the driver gives this name.
 		id := pod.Labels[sandboxLabel]
 		if pod.Name != podName(server, id) || keep(id) {
 			continue
@@ -357,5 +358,5 @@ func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, err
 	return n, errs
 }
 
-// sweepAtOnce is how many pods are removed at the same time: each takes seconds.
+// sweepAtOnce is how many pods are removed in parallel, because each removal takes seconds.
 const sweepAtOnce = 16

@@ -14,7 +14,7 @@ import (
 	"hutch/internal/driver/kubernetes/inside"
 )
 
-// failing is a connection that breaks at its nth write; 0 is never.
+// failing is a connection that breaks at its nth write; 0 means never.
 type failing struct {
 	net.Conn
 	n, writes int64
@@ -55,7 +55,7 @@ func join(t *testing.T, i *instance, n int64) {
 	i.changed = make(chan struct{})
 }
 
-// A stream is opened again wherever the connection broke, also while the stream was being opened.
+// A stream is opened again after the connection broke, even if it broke while the stream was being opened.
 func TestKeepOpen(t *testing.T) {
 	for _, n := range []int64{1, 2, 3} {
 		t.Run(fmt.Sprintf("breaks at write %d", n), func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestKeepOpen(t *testing.T) {
 			case <-ctx.Done():
 				t.Fatal("the first connection never broke")
 			}
-			time.Sleep(10 * time.Millisecond) // the attempt on the first connection fails before there is another
+			time.Sleep(10 * time.Millisecond) // the attempt on the first connection must fail before the second exists
 			join(t, i, 0)
 			for range 3 {
 				select {

@@ -29,8 +29,8 @@ import (
 type Options struct {
 	// Dir is the driver's state folder, as in driver.Options.
 	Dir string
-	// Pod is a file with the template of pods; see docs/runtimes.md. If it is empty, the template of the last driver on
-	// this folder is used, so that its pods are found again.
+	// Pod is a file with the template of pods; see docs/runtimes.md. If it is empty, the driver uses the template of
+	// the previous driver on this folder, so that it finds that driver's pods again.
 	Pod string
 }
 
@@ -41,10 +41,10 @@ var ErrNoTemplate = errors.New("no template of pods")
 type Driver struct {
 	dir      string
 	template *core.Pod
-	text     []byte // of the template
+	text     []byte // text of the template
 	config   *rest.Config
 	api      *rest.RESTClient
-	noAPI    error // why api cannot be used
+	noAPI    error // the reason why api cannot be used
 	trials   trials
 
 	mu     sync.Mutex
@@ -63,8 +63,8 @@ func init() {
 	meta.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 }
 
-// New returns a driver that keeps its state in a folder. It uses the cluster of $KUBECONFIG, else the cluster in which
-// this program runs as a pod, else the cluster of ~/.kube/config. It makes no connection.
+// New returns a driver that keeps its state in a folder. It uses the cluster of $KUBECONFIG. Without that, it uses the
+// cluster in which this program runs as a pod, or else the cluster of ~/.kube/config. It makes no connection.
 func New(opt Options) (*Driver, error) {
 	dir, err := filepath.Abs(opt.Dir)
 	if err != nil {
@@ -84,7 +84,7 @@ func New(opt Options) (*Driver, error) {
 
 func connect() (*rest.Config, *rest.RESTClient, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
-	if clientcmd.IsEmptyConfig(err) { // its text names a variable that has no effect here
+	if clientcmd.IsEmptyConfig(err) { // the error's own text names a variable that has no effect here
 		return nil, nil, errors.New("no file names a cluster, and this is not a pod with a service account")
 	} else if err != nil {
 		return nil, nil, err
@@ -125,7 +125,8 @@ const (
 	templateFile = "pod.yaml"
 )
 
-// id names this server in the labels of its pods. It is made when it is first needed, and kept in the state folder.
+// id returns the id of this server in the labels of its pods. The id is made when it is first needed, and kept in the
+// state folder.
 func (d *Driver) id() (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

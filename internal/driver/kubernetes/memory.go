@@ -15,7 +15,7 @@ import (
 
 var _ driver.Guarded = (*instance)(nil)
 
-// GuardMemory implements driver.Guarded. The pod reports its memory, see package inside.
+// GuardMemory implements driver.Guarded. The pod reports its memory: see package inside.
 func (i *instance) GuardMemory(ctx context.Context, relieve func(ctx context.Context, used int64, urgent bool) (bool, error)) error {
 	if i.record.Memory == 0 { // an earlier version made the instance
 		return nil
@@ -37,7 +37,7 @@ func (i *instance) GuardMemory(ctx context.Context, relieve func(ctx context.Con
 // memory is what a pod last reported.
 type memory struct {
 	used atomic.Int64
-	news chan struct{} // something was reported
+	news chan struct{} // signals a new report
 }
 
 // follow receives the pod's reports from a stream.
@@ -45,7 +45,7 @@ func (m *memory) follow(stream net.Conn) {
 	var used [8]byte
 	for {
 		if _, err := io.ReadFull(stream, used[:]); err != nil {
-			m.note(0) // the next stream reports the present value
+			m.note(0) // until the next stream reports the present value
 			return
 		}
 		m.note(int64(min(binary.BigEndian.Uint64(used[:]), 1<<62)))
@@ -77,10 +77,10 @@ func (m *memory) Wait(ctx context.Context, _ cgroup.MemoryReading, _ int64) {
 // Begin implements memguard.Memory.
 func (*memory) Begin() {}
 
-// Collect implements memguard.Memory: nothing outside of a pod can have garbage collected there.
+// Collect implements memguard.Memory. Nothing outside of a pod can make it collect garbage.
 func (*memory) Collect() bool { return false }
 
-// Raise implements memguard.Memory: the limit of a pod is fixed, and its kernel holds nothing back.
+// Raise implements memguard.Memory. The limit of a pod is fixed, and its kernel does not slow the pod down.
 func (*memory) Raise(cgroup.MemoryReading) bool { return true }
 
 // End implements memguard.Memory.

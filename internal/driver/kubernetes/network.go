@@ -40,7 +40,7 @@ func (i *instance) Network() (*os.File, error) {
 	return theirs, nil
 }
 
-// cable connects the end of a network here with the device in the pod.
+// cable connects the local end of a network with the device in the pod.
 type cable struct {
 	instance *instance
 	end      *os.File
@@ -48,10 +48,10 @@ type cable struct {
 	cancel   context.CancelFunc
 
 	mu     sync.Mutex
-	stream net.Conn // nil while it is broken
+	stream net.Conn // nil while the connection is broken
 }
 
-// outward sends packets to the pod. While there is no stream, they are lost.
+// outward sends packets to the pod. Without a stream, packets are lost.
 func (c *cable) outward() {
 	defer c.close()
 	packet := make([]byte, 2+tun.MTU)

@@ -12,7 +12,7 @@ import (
 	"hutch/internal/driver/memguard"
 )
 
-// Labels of a pod.
+// These are labels of a pod.
 const (
 	managedLabel = "app.kubernetes.io/managed-by" // managedBy
 	serverLabel  = "hutch/server"                 // the id of the server
@@ -23,11 +23,11 @@ const (
 // programRoom limits the volume with the agent's program, in MiB.
 const programRoom = 256
 
-// firstCapabilities let the first process of the container give ids to the user namespace of the instance. Pods of the
-// Pod Security Standard "baseline" may have them.
+// firstCapabilities let the first process of the container give ids to the user namespace of the instance. The Pod
+// Security Standard "baseline" allows them.
 var firstCapabilities = []core.Capability{"SETUID", "SETGID", "SETFCAP"}
 
-// pod describes the pod of an instance, whose image is image.
+// pod describes the pod of an instance. imageName is the image in the cluster.
 func (d *Driver) pod(spec driver.Spec, server, imageName string) *core.Pod {
 	pod := d.template.DeepCopy()
 	pod.Name = podName(server, spec.ID)
@@ -56,7 +56,7 @@ func (d *Driver) pod(spec driver.Spec, server, imageName string) *core.Pod {
 	requests := resources(spec.Limits.CPU, limits.Soft) // the reserves are rarely used
 	maps.Copy(requests, main.Resources.Requests)
 	main.Resources.Requests = requests
-	if installer.Resources.Requests == nil { // without limits of all containers, the pod itself would have none
+	if installer.Resources.Requests == nil { // a pod has limits only if all its containers have
 		installer.Resources.Requests = main.Resources.Requests
 	}
 	installer.Resources.Limits = main.Resources.Limits
@@ -71,7 +71,7 @@ func (d *Driver) pod(spec driver.Spec, server, imageName string) *core.Pod {
 	return pod
 }
 
-// confine takes everything from a container that it does not need. It keeps the profiles of the template.
+// confine removes everything from a container that it does not need. It keeps the profiles of the template.
 func confine(c *core.Container, capabilities []core.Capability) {
 	if c.SecurityContext == nil {
 		c.SecurityContext = &core.SecurityContext{}
@@ -90,10 +90,10 @@ func resources(cpu float64, memory int64) core.ResourceList {
 	}
 }
 
-// podName returns the name of an instance's pod, which no other instance of any server has.
+// podName returns the name of an instance's pod. It is unique among the instances of all servers.
 func podName(server, id string) string { return "hutch-" + server + "-" + id }
 
-// dead reports whether a pod has ended, or will never begin.
+// dead reports whether a pod has ended, or will never start.
 func dead(pod *core.Pod) bool {
 	if pod.Status.Phase == core.PodSucceeded || pod.Status.Phase == core.PodFailed {
 		return true
@@ -110,13 +110,13 @@ func running(pod *core.Pod) bool {
 	return pod.Status.Phase == core.PodRunning && len(pod.Status.ContainerStatuses) == 1 && pod.Status.ContainerStatuses[0].State.Running != nil
 }
 
-// permanentReasons are the reasons for which a container waits, if waiting longer does not help.
+// permanentReasons are the reasons of waiting containers for which longer waiting does not help.
 var permanentReasons = map[string]bool{
 	"ErrImagePull": true, "ImagePullBackOff": true, "InvalidImageName": true, "ErrImageNeverPull": true, "CreateContainerConfigError": true,
 	"CreateContainerError": true, "RunContainerError": true,
 }
 
-// waitReason says why a pod does not run; final if waiting longer does not help.
+// waitReason returns the reason why a pod does not run; final is true if longer waiting does not help.
 func waitReason(pod *core.Pod) (why string, final bool) {
 	for _, c := range append(pod.Status.InitContainerStatuses[:len(pod.Status.InitContainerStatuses):len(pod.Status.InitContainerStatuses)], pod.Status.ContainerStatuses...) {
 		if w := c.State.Waiting; w != nil && permanentReasons[w.Reason] {

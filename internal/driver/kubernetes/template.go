@@ -32,7 +32,7 @@ func readTemplate(path string) ([]byte, *core.Pod, error) {
 	return text, &pod, nil
 }
 
-// checkTemplate refuses what an instance would not have, or must not.
+// checkTemplate refuses settings that an instance would ignore, or must not have.
 func checkTemplate(pod core.Pod) error {
 	spec := pod.Spec
 	switch {

@@ -37,7 +37,7 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// TestBadTemplates: what a sandbox would not have, or must not, is refused by name when the server starts.
+// TestBadTemplates: settings that a sandbox would ignore, or must not have, are refused by name when the server starts.
 func TestBadTemplates(t *testing.T) {
 	replace := func(old, new string) string {
 		if !strings.Contains(template, old) {
@@ -74,7 +74,8 @@ func TestBadTemplates(t *testing.T) {
 	}
 }
 
-// TestPod: a pod keeps what the template says about the placement, and has no privilege, no token and no volume of the machine.
+// TestPod: a pod keeps the template's settings of the placement, and has no privilege, no token and no volume of the
+// machine.
 func TestPod(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nonexistent")
 	d, err := New(Options{Dir: t.TempDir(), Pod: write(t, template)})
@@ -110,8 +111,8 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// TestNoCluster: the finding names a cluster that cannot be reached, and its fix. Sweep needs no cluster if nothing was
-// made.
+// TestNoCluster: if the cluster cannot be reached, the finding names it and the fix. Sweep needs no cluster if the
+// driver has made nothing.
 func TestNoCluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for _, file := range []string{"/nonexistent", write(t, `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`)} {
@@ -130,7 +131,7 @@ func TestNoCluster(t *testing.T) {
 	}
 }
 
-// TestTrouble: a pod that waits says why; where waiting longer does not help, its sandbox fails at once.
+// TestTrouble: the reason why a pod waits is reported. If longer waiting does not help, the sandbox fails at once.
 func TestTrouble(t *testing.T) {
 	for want, pod := range map[string]core.Pod{
 		"final ErrImagePull": {Status: core.PodStatus{ContainerStatuses: []core.ContainerStatus{{Name: "sandbox", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}}}}},

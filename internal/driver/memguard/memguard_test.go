@@ -16,9 +16,9 @@ const mib = 1 << 20
 
 var limits = LimitsOf(256 * mib)
 
-// fake is a memory whose use is a function of time. It records the actions of the guard.
+// fake is a memory whose usage is a function of time. It records the actions of the guard.
 type fake struct {
-	mu          sync.Mutex // held by used and relieve, which run side by side
+	mu          sync.Mutex // held by used and relieve, which run in parallel
 	used        func() int64
 	garbage     bool
 	begun, done int
@@ -55,7 +55,8 @@ func run(d time.Duration, f *fake, relieve func(used int64, urgent bool) error) 
 	return calls, err
 }
 
-// TestEnds: a program that grows without end is ended soon, with time left for its end, and not urgently. Nothing else is.
+// TestEnds: a program that grows without end is ended soon, with time left for its end, and not urgently. No other
+// program is ended.
 func TestEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin, base := time.Now(), int64(0)
@@ -79,7 +80,7 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// TestUrgent: near the hard limit it is urgent, and an agent that cannot end programs is asked again.
+// TestUrgent: near the hard limit, the call of relieve is urgent, and an agent that cannot end programs is asked again.
 func TestUrgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		used := limits.Hard - mib
@@ -100,7 +101,7 @@ func TestUrgent(t *testing.T) {
 	})
 }
 
-// TestRests: memory that belongs to no program is put up with below the hard limit, until there is more of it.
+// TestRests: memory that belongs to no program is tolerated below the hard limit, until it grows.
 func TestRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		used := limits.Soft + 20*mib
@@ -112,7 +113,7 @@ func TestRests(t *testing.T) {
 	})
 }
 
-// TestGivesUp: an instance that stays at its hard limit is given up after a while.
+// TestGivesUp: an instance that stays at its hard limit makes the guard give up after a while.
 func TestGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()

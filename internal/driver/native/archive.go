@@ -16,11 +16,10 @@ import (
 
 var _ driver.Archiver = (*instance)(nil)
 
-// Archive implements driver.Archiver. The instance's own tar runs in the instance's user
-// and mount namespaces only: it has no more rights than the agent has, it sees what
-// the programs see, and they can neither see it nor run meanwhile. An instance of an
-// image is refused: its tar is the image's, and nsenter would run it outside of the
-// instance's processes and filter.
+// Archive implements driver.Archiver. The instance's own tar runs only in the instance's user and mount namespaces. It
+// has no more rights than the agent, and sees what the programs see; they can neither see it nor run meanwhile. An
+// instance of an image is refused: its tar is that of the image, and nsenter would run it outside of the instance's
+// processes and filter.
 func (i *instance) Archive(ctx context.Context, w io.Writer) error {
 	if i.record.Image {
 		return hutch.Errorf(hutch.Unsupported, "the files of a native sandbox with an image can only be kept by its agent")
@@ -29,7 +28,7 @@ func (i *instance) Archive(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	args := []string{"--target", strconv.Itoa(i.record.PID), "--user", "--mount"}
-	if !i.driver.root { // there is only one id
+	if !i.driver.root { // the instance has only one id
 		args = append(args, "--preserve-credentials")
 	}
 	args = append(args, "--", "tar", "--create", "--sparse", "--file=-", "--directory=/", "--warning=no-all", "--ignore-failed-read")

@@ -63,7 +63,7 @@ func benchCreate(b *testing.B, network bool) {
 	b.ReportMetric(float64((cpu(b)-spent).Microseconds())/float64(b.N), "µs-cpu")
 }
 
-// cpu is the CPU time of this process, and of the instances that have ended.
+// cpu returns the CPU time of this process and of the instances that have ended.
 func cpu(b *testing.B) (sum time.Duration) {
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var u syscall.Rusage

@@ -19,7 +19,8 @@ import (
 	"hutch/internal/linux/tun"
 )
 
-// Check creates an instance without an image, and removes it: that is more reliable than any list of kernel settings.
+// Check creates an instance without an image, and removes it, because that is more reliable than any list of kernel
+// settings.
 func (d *Driver) Check(ctx context.Context) driver.Report {
 	findings := []driver.Finding{d.checkNamespaces(ctx), d.checkLimits(), d.checkUsers()}
 	findings = append(findings, d.checkSubordinate()...)
@@ -53,7 +54,7 @@ func trial(on driver.Layer) driver.Spec {
 	}
 }
 
-// forbidden are the settings that most often prevent an instance.
+// forbidden are the settings that most often prevent the creation of an instance.
 var forbidden = []struct{ path, bad, good string }{
 	{"user/max_user_namespaces", "0", "user.max_user_namespaces=65536"},
 	{"kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"},
@@ -100,7 +101,7 @@ func (d *Driver) checkUsers() driver.Finding {
 	return f
 }
 
-// checkSubordinate has no finding for root, which needs no subordinate ids.
+// checkSubordinate checks the subordinate ids. For root, which needs none, it returns no finding.
 func (d *Driver) checkSubordinate() []driver.Finding {
 	if d.root {
 		return nil
@@ -121,7 +122,8 @@ func (d *Driver) checkSubordinate() []driver.Finding {
 	return []driver.Finding{f}
 }
 
-// checkNetwork creates no device, because it would be one of the host's own.
+// checkNetwork checks whether network devices can be created. It creates no device, because the device would be one of
+// the host.
 func (d *Driver) checkNetwork() driver.Finding {
 	f := driver.Finding{Name: "network devices", Level: driver.Good, Detail: "a sandbox can have a network of its own"}
 	if err := tun.Check(); err != nil {
@@ -132,7 +134,7 @@ func (d *Driver) checkNetwork() driver.Finding {
 	return f
 }
 
-// checkFiles creates an instance with this machine's programs, and checks how it sees them.
+// checkFiles creates an instance with this machine's programs, and checks how the instance sees them.
 func (d *Driver) checkFiles(ctx context.Context) driver.Finding {
 	f := driver.Finding{Name: "files of the host", Level: driver.Good, Detail: "a sandbox has its own view of them: it cannot watch or lock them"}
 	if own, err := d.tryFiles(ctx); err != nil || !own {
@@ -163,7 +165,7 @@ func (d *Driver) tryFiles(ctx context.Context) (own bool, err error) {
 	return strings.Contains(string(mounts), " /usr overlay "), errors.Join(err, i.Destroy(ctx))
 }
 
-// checkLayers creates an instance on a layer that another instance has left.
+// checkLayers creates an instance on a layer that it has made from another instance.
 func (d *Driver) checkLayers(ctx context.Context) driver.Finding {
 	f := driver.Finding{Name: "shared files", Level: driver.Good, Detail: "copies of a sandbox share its files"}
 	if err := d.tryLayers(ctx); err != nil {

@@ -13,7 +13,7 @@ import (
 var _ driver.Connector = (*instance)(nil)
 
 // Connect implements driver.Connector. A socket stays in the network namespace in which it was created, and no
-// process inside has a descriptor of this one.
+// process inside has a descriptor of this socket.
 func (i *instance) Connect(ctx context.Context, port int) (net.Conn, error) {
 	if i.process == nil {
 		return nil, i.unreachable(os.ErrProcessDone)

@@ -27,9 +27,9 @@ import (
 )
 
 const (
-	createTime = 20 * time.Second // it takes milliseconds
+	createTime = 20 * time.Second // normally it takes milliseconds
 	undoTime   = 10 * time.Second
-	// agentThreads do not count towards the user's processes.
+	// agentThreads is the number of the agent's threads, which do not count towards the user's limit of processes.
 	agentThreads = 32
 	// fewestFiles and mostFiles bound the number of files that a process can have open.
 	fewestFiles, mostFiles = 256, 1 << 16
@@ -49,7 +49,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	return i, nil
 }
 
-// create creates an instance or leaves nothing. The folder prevents two instances with one id.
+// create creates an instance, or leaves nothing after an error. The folder prevents two instances with the same id.
 func (d *Driver) create(ctx context.Context, spec driver.Spec) (_ *instance, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -98,8 +98,8 @@ func (d *Driver) boot(spec driver.Spec) (wire.Boot, error) {
 	return b, driver.SetAnyUser(&b, spec.Root)
 }
 
-// maxFiles returns how many files a process can have open. It is chosen so that one instance with all its processes
-// leaves half of the machine's files to others: the kernel has no such limit for all processes of a group.
+// maxFiles returns how many files a process can have open. The kernel has no such limit for all processes of a group.
+// So the number is chosen such that one instance with all its processes leaves half of the machine's files to others.
 func maxFiles(machine uint64, pids int) uint64 {
 	return min(max(machine/2/uint64(max(pids, 1)), fewestFiles), mostFiles)
 }
@@ -109,7 +109,7 @@ func fileMax() uint64 {
 	text, _ := os.ReadFile("/proc/sys/fs/file-max")
 	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil {
-		return math.MaxInt64 // the kernel's value for no limit
+		return math.MaxInt64 // the kernel's value for "no limit"
 	}
 	return n
 }
@@ -143,7 +143,7 @@ func (d *Driver) config(spec driver.Spec, boot wire.Boot) (inside.Config, error)
 	return c, d.checkImage(spec)
 }
 
-// start starts the instance's first process and waits until it is the agent.
+// start starts the instance's first process and waits until that process is the agent.
 func (i *instance) start(ctx context.Context, config inside.Config, boot wire.Boot, spec driver.Spec) error {
 	b, err := i.newStartFiles(&config)
 	if err != nil {
@@ -171,8 +171,8 @@ func (i *instance) start(ctx context.Context, config inside.Config, boot wire.Bo
 	return sent
 }
 
-// fork starts the process and stores its record on disk. The instance starts only when it gets its configuration, which
-// is after that.
+// fork starts the process and stores its record on disk. Only after that, the instance gets its configuration and
+// starts.
 func (i *instance) fork(b *startFiles, config inside.Config) error {
 	command := clone.Command{
 		Path: inside.Program, Argv: inside.InitArgs, Env: inside.Env, Files: b.descriptors(),
@@ -216,11 +216,11 @@ func (i *instance) fork(b *startFiles, config inside.Config) error {
 	return i.record.write(i.dir)
 }
 
-// namespaces are the namespaces that an instance gets at birth. It creates its cgroup namespace later, when it is in
-// its group.
+// namespaces are the namespaces that an instance has from its birth. It creates its cgroup namespace later, when it is
+// in its group.
 const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
-// inGroup calls start so that the new process is in the group, if there is one.
+// inGroup calls start in such a way that the new process is in the group, if there is a group.
 func (i *instance) inGroup(start func(group int) error) error {
 	if i.group == nil {
 		return start(0)

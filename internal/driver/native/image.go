@@ -19,21 +19,21 @@ import (
 	"hutch/internal/wire"
 )
 
-// An instance of an image that is an EROFS file has an overlay as its root: the image as base layer, its own file
-// system in memory above. As root the daemon mounts the file and shows its owners as ids of the instance; the instance
-// has a range of ids for that. If the kernel cannot mount the file, and without root, a folder with the unpacked
-// content replaces it. An ordinary user's instances share that user's subordinate ids, and the folder belongs to these.
-// Without such ids there is one id, to which all files belong.
+// An instance of an image that is an EROFS file has an overlay as its root: the image as base layer, and its own file
+// system in memory above. As root, the daemon mounts the file, and shows the owners of its files as ids of the
+// instance, which has a range of ids for that. If the kernel cannot mount the file, and without root, a folder with the
+// unpacked content replaces it. The instances of an ordinary user share that user's subordinate ids, and the folder
+// belongs to these ids. Without subordinate ids, there is only one id, to which all files belong.
 
-// mostImageIDs is how many ids an instance of an image has for the image, if the daemon is root; rangeIDs counts the
-// agent's id, too.
+// mostImageIDs is how many ids an instance of an image has for the image, if the daemon is root. rangeIDs is one more,
+// for the agent's id.
 const (
 	mostImageIDs = 1 << 16
 	rangeIDs     = mostImageIDs + 1
 )
 
-// imageIDs returns how many ids an instance of an image has for its commands, from 0 on. If all its files and commands
-// have the same id, it returns 0, and an error that says why.
+// imageIDs returns how many ids, counted from 0, an instance of an image has for its commands. If all its files and
+// commands have the same id, it returns 0, and an error with the reason.
 func (d *Driver) imageIDs() (int, error) {
 	if d.root {
 		return mostImageIDs, nil
@@ -84,7 +84,7 @@ func unixMode(m fs.FileMode) uint32 {
 	return mode
 }
 
-// attachImage attaches the image where the instance, which waits for its configuration, looks for it.
+// attachImage attaches the image at the place where the instance, which waits for its configuration, expects it.
 func (i *instance) attachImage(root image.Root, c *inside.Config) error {
 	if !i.driver.root {
 		dir, err := i.unpack(root.EROFS, c.Apart > 0)
@@ -149,8 +149,9 @@ func mountFile(path string) (mount.Tree, error) {
 	return mount.New("erofs", imageAttributes, [2]string{"source", path})
 }
 
-// onOverlay reports whether a file is on an overlay. A file system mounted from it, and an overlay over that, would be
-// one more than the kernel stacks; and it cannot show the owners of files on an overlay as other ids.
+// onOverlay reports whether a file is on an overlay. A file system mounted from such a file, with an overlay over it,
+// would be one level more than the kernel stacks. The kernel also cannot show the owners of files on an overlay as
+// other ids.
 func onOverlay(path string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(path, &st) == nil && st.Type == unix.OVERLAYFS_SUPER_MAGIC
@@ -176,7 +177,7 @@ func (i *instance) mapIDs(pid int, c inside.Config) error {
 	return clone.MapIDs(pid, users, users)
 }
 
-// apartIDs returns the ids of commands, from 0 on, and after them the agent's.
+// apartIDs returns the ids of commands, counted from 0, and after them the agent's id.
 func apartIDs(first, commands int) []clone.ID {
 	return []clone.ID{{Inside: 0, Outside: first, Size: commands}, {Inside: wire.AgentID, Outside: first + commands}}
 }

@@ -18,7 +18,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// imageSpec is an instance of an image with one program.
+// imageSpec returns the spec of an instance of an image with one program.
 func imageSpec(t *testing.T, opt ...erofs.CreateOpt) driver.Spec {
 	t.Helper()
 	program, err := drivertest.Probe()
@@ -50,7 +50,7 @@ func imageSpec(t *testing.T, opt ...erofs.CreateOpt) driver.Spec {
 	}
 }
 
-// runProbe runs the program of such an instance.
+// runProbe runs the program of the image in an instance.
 func runProbe(t *testing.T, inst driver.Instance, args ...string) {
 	t.Helper()
 	agent := wire.NewClient(inst.Dial, "token")
@@ -61,7 +61,8 @@ func runProbe(t *testing.T, inst driver.Instance, args ...string) {
 	}
 }
 
-// A kernel that cannot mount the file gets its unpacked content. No kernel mounts one with blocks larger than its pages.
+// If the kernel cannot mount the file, the instance gets the unpacked content. No kernel mounts a file with blocks
+// larger than its pages.
 func TestImageIsUnpacked(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
@@ -82,7 +83,8 @@ func TestImageIsUnpacked(t *testing.T) {
 	}
 }
 
-// Instances of images share no written files: that is refused, and says nothing about other instances.
+// Instances of images cannot share written files. A request for that is refused, and the error does not reveal anything
+// about other instances.
 func TestImageHasNoLayer(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
@@ -111,7 +113,7 @@ func TestImageHasNoLayer(t *testing.T) {
 	}
 }
 
-// An image's user needs an id that the instance has.
+// The user of an image must have an id that the instance has.
 func TestImageOfAHighUser(t *testing.T) {
 	t.Parallel()
 	spec := imageSpec(t)
@@ -124,7 +126,7 @@ func TestImageOfAHighUser(t *testing.T) {
 	}
 }
 
-// An instance of an image has a part of its user's inotify instances, not all.
+// An instance of an image can use only a part of its user's inotify instances.
 func TestImageLimitsWatches(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())
@@ -176,8 +178,8 @@ func TestSubordinateFindings(t *testing.T) {
 	}
 }
 
-// The instances of an image share one mount of its file, with its pages in memory; those of other images do not. Nothing
-// is mounted when they are gone.
+// The instances of an image share one mount of its file, with its pages in memory; instances of other images do not.
+// Nothing is mounted when all are gone.
 func TestImageIsMountedOnce(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, t.TempDir())

@@ -6,8 +6,8 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// imageMounts are the mounts of image files that instances have. The kernel caches pages for each mount of a file
-// separately, so all instances of an image get copies of one mount.
+// imageMounts are the mounts of image files that instances use. The kernel caches pages separately for each mount of a
+// file, so all instances of an image get copies of the same mount.
 type imageMounts struct {
 	mu  sync.Mutex
 	all map[string]*imageMount // by path of the file
@@ -18,7 +18,7 @@ type imageMount struct {
 	uses int
 }
 
-// take returns a mount of a file. The caller closes it, and calls release when the instance that has it is gone.
+// take returns a mount of a file. The caller closes it, and calls release when the instance that uses it is gone.
 func (m *imageMounts) take(path string) (tree mount.Tree, release func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -29,7 +29,7 @@ func (m *imageMounts) take(path string) (tree mount.Tree, release func(), err er
 		}
 		shared = &imageMount{tree: tree}
 	}
-	if tree, err = shared.tree.Copy(); err != nil { // Linux before 6.15 copies no mount that is attached nowhere
+	if tree, err = shared.tree.Copy(); err != nil { // Linux before 6.15 cannot copy a mount that is not attached
 		if shared.uses == 0 {
 			return shared.tree, func() {}, nil
 		}

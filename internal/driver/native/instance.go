@@ -22,18 +22,18 @@ type instance struct {
 	dir        string
 	record     record
 	group      *cgroup.Group  // nil if there are no control groups
-	process    *pidfd.Process // nil if it never started, or has ended
+	process    *pidfd.Process // nil if the process never started, or has ended
 	done       chan struct{}  // closed by watch
 	destroying ctxlock.Lock   // held by the caller that destroys
 
-	releaseImage func() // of the mount that instances of its image share; nil if it has none
+	releaseImage func() // releases the mount that instances of the image share; nil without such a mount
 }
 
 func (d *Driver) newInstance(id string) *instance {
 	return &instance{driver: d, id: id, dir: filepath.Join(d.dir, id), done: make(chan struct{}), destroying: ctxlock.New()}
 }
 
-// watch ends with the instance.
+// watch waits for the end of the instance.
 func (i *instance) watch() {
 	i.process.Wait()
 	close(i.done)
@@ -58,7 +58,7 @@ func (i *instance) Dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// Done is closed when the first process is dead; the kernel has then killed all others.
+// Done returns a channel that is closed when the first process is dead. The kernel has then killed all other processes.
 func (i *instance) Done() <-chan struct{} { return i.done }
 
 // Destroy kills the instance and removes its remains.
@@ -92,7 +92,8 @@ func (i *instance) destroyError(err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the native sandbox %q is not all gone yet: destroy it again", i.id).Because(err)
 }
 
-// kill ends all processes: when the first one dies, the kernel kills the rest, and reports its end only after theirs.
+// kill ends all processes. When the first process dies, the kernel kills the rest, and reports the end of the first
+// only after all others have ended.
 func (i *instance) kill(ctx context.Context) error {
 	if i.process == nil {
 		return nil

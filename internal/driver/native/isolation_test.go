@@ -19,8 +19,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// When the host's memory runs out, the kernel kills programs inside before the daemon. If the daemon has the right,
-// it makes that unchangeable; otherwise programs inside can become equal to the daemon at best.
+// When the host's memory runs out, the kernel kills programs inside before the daemon. If the daemon has the right, it
+// makes that unchangeable. Otherwise, the best that programs inside can achieve is the daemon's own score.
 func TestOfferedFirst(t *testing.T) {
 	p := newInstance(t, nil)
 	text, err := os.ReadFile("/proc/self/oom_score_adj")
@@ -40,14 +40,14 @@ func TestOfferedFirst(t *testing.T) {
 	}
 }
 
-// inside is how the system looks to code inside. Each entry is a bash command and its expected output.
+// TestInside checks how the system looks to code inside. Each entry is a bash command and its expected output.
 func TestInside(t *testing.T) {
 	p := newInstance(t, nil)
 	for command, want := range map[string]string{
 		// the user, without any privilege
 		"grep -hE '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status | cut -f2 | sort -u | tr '\\n' ' '": "0000000000000000 1 2 ",
 		"id -G": "1000",
-		// one's own of everything
+		// everything is the instance's own
 		"hostname; cat /etc/hostname":                                                       "test\ntest",
 		"cat /proc/self/cgroup | cut -d: -f3 | sort -u":                                     "/",
 		"ls /proc/sys/net/ipv4/conf | grep -vE '^(all|default)$'":                           "lo",
@@ -58,7 +58,7 @@ func TestInside(t *testing.T) {
 		"ls -d /proc/[0-9]* | grep -c '^/proc/1$'; true":                              "0",
 		"cat /proc/1/environ /proc/1/maps 2>&1 | grep -c 'No such\\|denied'":          "2",
 		"ls -l /proc/1/exe /proc/1/root /proc/1/fd 2>&1 | grep -c 'No such\\|denied'": "3",
-		// nothing of the host
+		// nothing of the host is visible
 		"grep -c ' - overlay ' /proc/self/mountinfo > /dev/null && stat -f -c %T /usr /etc": "overlayfs\noverlayfs",
 		"grep -cE 'images|/dev/(sd|vd|nvme)' /proc/self/mountinfo; true":                    "0",
 		"ls /sys":                       "devices",
@@ -74,7 +74,7 @@ func TestInside(t *testing.T) {
 	}
 }
 
-// Attacks from inside, in Python, which can make any system call. Each prints its errno.
+// These are attacks from inside, in Python, which can make any system call. Each prints its errno.
 func TestForbidden(t *testing.T) {
 	p := newInstance(t, nil)
 	const prelude = `
@@ -128,8 +128,8 @@ def attempt(f):
 	p.want("echo alive", "alive")
 }
 
-// Kernel objects of programs inside count for the instance, and not for the daemon's user: an instance can be created even
-// if that user can queue hardly any more signals.
+// Kernel objects of programs inside are counted for the instance, not for the daemon's user. So an instance can be
+// created even if that user can hardly queue any more signals.
 func TestOwnCounts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("without root all instances have one id")
@@ -147,7 +147,7 @@ func TestOwnCounts(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_SIGPENDING, &unix.Rlimit{Cur: few, Max: few}); err != nil {
 		t.Fatal(err)
 	}
-	for range few { // as many as are allowed, if this user has none yet
+	for range few { // as many as are allowed to a user that has none yet
 		var timer int32
 		unix.Syscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, 0, uintptr(unsafe.Pointer(&timer)))
 	}
@@ -155,7 +155,7 @@ func TestOwnCounts(t *testing.T) {
 	p.want("cat /proc/self/status | grep SigQ | cut -f2 | cut -d/ -f1", "0")
 }
 
-// setRoot shows the result of becoming root, which need not exist.
+// setRoot returns the expected result of becoming root. That user need not exist inside.
 func setRoot() string {
 	if os.Geteuid() == 0 {
 		return "Operation not permitted"
@@ -163,8 +163,8 @@ func setRoot() string {
 	return "Invalid argument"
 }
 
-// agentKill shows the result of killing the first process. If the ids are equal, the kernel accepts the signal and
-// drops it: the first process of a namespace cannot be killed from inside.
+// agentKill returns the expected result of killing the first process. If the ids are equal, the kernel accepts the
+// signal but drops it: the first process of a namespace cannot be killed from inside.
 func agentKill() string {
 	if os.Geteuid() == 0 {
 		return "Operation not permitted"
@@ -205,7 +205,7 @@ func TestForkBombIsContained(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	p.agent.Run(ctx, wire.Start{ID: "bomb", Command: "f() { f | f & }; f; sleep 60"}, nil, nil)
-	// The agent may be killing it at this moment.
+	// The agent is perhaps still killing the fork bomb.
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		exit, err := p.agent.Run(t.Context(), wire.Start{ID: "after", Command: "true"}, nil, nil)
 		if err == nil && exit.Code == 0 {
@@ -242,7 +242,7 @@ os.rename("/tmp/a", "/workspace/a"); os.link("/workspace/a", "/home/user/a")
 print(open("/home/user/a").read())'`, "moved")
 }
 
-// Ranges of ids do not overlap, and end before the ids that systemd sets aside for the files of images.
+// Ranges of ids do not overlap, and end before the ids that systemd reserves for the files of images.
 func TestRangesOfIDs(t *testing.T) {
 	t.Parallel()
 	d := &Driver{uids: map[int]bool{}}

@@ -16,24 +16,26 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// A layer is the file system of an instance whose processes have ended. An instance that starts with it has an overlay as its
-// root: the layer as base, and its own file system in memory above. None of this has a name on the host, so there is
-// nothing to count or sweep: the kernel keeps a layer for as long as a root uses it.
+// A layer is the file system of an instance whose processes have ended. An instance that starts with a layer has an
+// overlay as its root: the layer as base, and its own file system in memory above. None of this has a name on the host,
+// so there is nothing to count or sweep: the kernel keeps a layer for as long as a root uses it.
 //
 // The daemon creates the overlay, because overlays of ordinary users cannot rename the folders of a layer. The layer's
-// files belong to the ids of the original instance; each instance sees them as its own through a mount that maps ids.
+// files belong to the ids of the original instance. Each other instance sees them as its own through a mount that maps
+// ids.
 
 var _ driver.Layerer = (*Driver)(nil)
 
 // layer implements driver.Layer.
 type layer struct {
-	size, inodes int64 // bytes and inodes that the layer takes
+	size, inodes int64 // bytes and inodes that the layer occupies
 
 	mu   sync.Mutex
-	tree mount.Tree // attached to nothing; -1 when closed
+	tree mount.Tree // not attached; -1 after Close
 }
 
-// Layers implements driver.Layerer. If the daemon is not root, instances would have to create their overlays themselves.
+// Layers implements driver.Layerer. It returns false if the daemon is not root, because instances would then have to
+// create their overlays themselves.
 func (d *Driver) Layers() bool { return d.root && !d.layerless.Load() }
 
 // Layer implements driver.Layerer.
@@ -70,8 +72,8 @@ func (i *instance) layer() (*layer, error) {
 	})
 }
 
-// measure reads the size of the root. A layer that leaves its copies less than half of their disk is not worth sharing,
-// because their changes need space again.
+// measure reads the size of the root, and refuses a layer that leaves an instance less than half of its disk. Such a
+// layer is not worth sharing, because changes to its files need space again.
 func (l *layer) measure() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs("/", &st); err != nil {
@@ -93,7 +95,7 @@ func (l *layer) Close() error {
 	return err
 }
 
-// begin gives the instance, which waits for its configuration, a root on the layer.
+// begin gives the instance a root on the layer. The instance waits for its configuration at that time.
 func (i *instance) begin(l *layer, config *inside.Config) error {
 	users, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", i.record.PID))
 	if err != nil {
@@ -118,7 +120,7 @@ func (i *instance) begin(l *layer, config *inside.Config) error {
 
 var noLayers = hutch.Errorf(hutch.Unsupported, "native sandboxes cannot share files here: that takes Linux 6.3 with overlayfs, and root")
 
-// unlayered records that this machine has no layers, if err says so.
+// unlayered records that this machine supports no layers, if err shows that.
 func (d *Driver) unlayered(err error) error {
 	for _, lacks := range []error{unix.EINVAL, unix.EPERM, unix.ENODEV, unix.ENOSYS, unix.EOPNOTSUPP} {
 		if errors.Is(err, lacks) {
@@ -129,7 +131,8 @@ func (d *Driver) unlayered(err error) error {
 	return err
 }
 
-// overlay creates the root from folders of a file system in memory, which hides the instance's folder from this thread.
+// overlay creates the root from folders of a file system in memory. That file system hides the instance's folder from
+// this thread.
 func (i *instance) overlay(l *layer, config *inside.Config, users int) (mount.Tree, error) {
 	above, err := mount.New("tmpfs", mount.NoSUID|mount.NoDev, [][2]string{
 		{"size", strconv.FormatInt(config.Size, 10)}, {"nr_inodes", strconv.FormatInt(config.Inodes, 10)}, {"mode", "0700"},
@@ -155,19 +158,19 @@ func (i *instance) overlay(l *layer, config *inside.Config, users int) (mount.Tr
 	return mount.New("overlay", mount.NoSUID|mount.NoDev, [][2]string{
 		{"lowerdir", "mapped"}, {"upperdir", "upper"}, {"workdir", "work"},
 		{"redirect_dir", "on"}, // otherwise folders of the layer cannot be renamed
-		{"index", "on"},        // otherwise writing to a hard link of it would separate the links
-		{"xino", "on"},         // otherwise its files seem to be on another device
+		{"index", "on"},        // otherwise a write to a hard link in the layer would separate the links
+		{"xino", "on"},         // otherwise files of the layer seem to be on another device
 	}...)
 }
 
-// show attaches the layer, and attaches it again with the ids of an instance.
+// show attaches the layer at path, and again at mapped, with the ids of an instance.
 func (l *layer) show(path, mapped string, users int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.tree.AttachTo(path); err != nil {
 		return err
 	}
-	// An attached tree ends with this thread's mounts.
+	// An attached tree ends with this thread's mounts, so the layer continues in a copy.
 	next, err := l.tree.Copy()
 	if err != nil {
 		return err

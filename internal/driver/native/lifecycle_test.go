@@ -236,7 +236,7 @@ func TestSweepAfterKill(t *testing.T) {
 		dir := t.TempDir()
 		daemon, lines := startDaemon(t, dir)
 		made(t, lines)
-		time.Sleep(delay) // into the middle of the next create
+		time.Sleep(delay) // so that the kill is in the middle of the next create
 		daemon.Process.Kill()
 		daemon.Wait()
 
@@ -268,7 +268,7 @@ func processesOf(t *testing.T, dir string) []int {
 	return pids
 }
 
-// gone waits for a process that is not our child. Its parent can leave it a zombie for a while.
+// gone waits for a process that is not our child. It can be a zombie for a while, until its parent reaps it.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {

@@ -16,18 +16,18 @@ import (
 
 // Driver creates instances. It implements driver.Driver.
 type Driver struct {
-	dir    string // absolute
-	prefix string // prefix of the names of its control groups
+	dir    string // absolute path of the state folder
+	prefix string // prefix of the names of this driver's control groups
 	agent  string
-	root   bool // two ids for each instance
+	root   bool // this process is root: each instance has two ids
 	// subordinate finds the ids that instances of images share if root is false.
 	subordinate func() (*subid.IDs, error)
 	tree        *cgroup.Tree
-	noTree      error // why tree is nil
+	noTree      error // the reason why tree is nil
 
 	program   program
 	images    imageMounts
-	layerless atomic.Bool // a layer could not be used
+	layerless atomic.Bool // this machine could not use a layer
 
 	mu   sync.Mutex
 	uids map[int]bool // first ids of living instances

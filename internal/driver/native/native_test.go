@@ -49,7 +49,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// agent is the path of the agent program, built once.
+// agent returns the path of the agent program, which it builds once.
 var agent = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(*workFlag, "hutch-agent")
 	if _, err := os.Stat(path); err == nil {
@@ -64,7 +64,7 @@ var agent = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// root is the image that tests make instances from.
+// root returns the image that tests make instances from.
 func root(t testing.TB) image.Root {
 	t.Helper()
 	r, err := hostImage(t.Context())
@@ -80,7 +80,7 @@ func hostImage(ctx context.Context) (image.Root, error) {
 
 func imageFolder(uid int) string { return filepath.Join(*workFlag, fmt.Sprint("images-", uid)) }
 
-// skip skips a test that needs something which root has everywhere in CI.
+// skip skips a test that needs something that root always has in CI.
 func skip(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("CI") != "" && os.Geteuid() == 0 {
@@ -138,7 +138,7 @@ func networked(t *testing.T) bool {
 	return f.Level == driver.Good
 }
 
-// TestNetworksAreTested fails in CI if the tests of networks would be skipped.
+// TestNetworksAreTested fails in CI if the tests of networks are skipped.
 func TestNetworksAreTested(t *testing.T) {
 	if !networked(t) {
 		skip(t, "no network device can be made here")
@@ -170,7 +170,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	runAs(t, nobody, nobody, ".")
 }
 
-// TestAsUserWithSubordinateIDs runs what concerns images again as a user to whom useradd has assigned such ids.
+// TestAsUserWithSubordinateIDs runs the tests of images again, as a user to whom useradd has assigned subordinate ids.
 func TestAsUserWithSubordinateIDs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("it is an ordinary user who runs this already")
@@ -184,7 +184,7 @@ func TestAsUserWithSubordinateIDs(t *testing.T) {
 	runAs(t, uid, gid, "TestContract|Image|Subordinate")
 }
 
-// runAs runs the tests that pattern names as a user.
+// runAs runs the tests whose names match pattern as a user.
 func runAs(t *testing.T, uid, gid int, pattern string) {
 	openToAll(t)
 	if _, err := agent(); err != nil {

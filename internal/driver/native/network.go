@@ -12,7 +12,7 @@ import (
 var _ driver.Networked = (*instance)(nil)
 
 // Network copies the descriptor that the instance's agent keeps. No process inside can get the descriptor from the
-// agent. It would show a process only the packets of its own sandbox.
+// agent. Even with it, a process would see only the packets of its own sandbox.
 func (i *instance) Network() (*os.File, error) {
 	if i.process == nil {
 		return nil, i.unreachable(os.ErrProcessDone)

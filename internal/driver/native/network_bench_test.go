@@ -23,9 +23,9 @@ import (
 	"hutch/internal/wire"
 )
 
-// BenchmarkNetwork measures connections from an instance to a server on this machine when all are allowed. Beside it are
-// the same programs without an instance, and the alternative design: the kernel's routing and nftables, which pass
-// connections to a proxy (needs root and nft).
+// BenchmarkNetwork measures connections from an instance to a server on this machine when all connections are allowed.
+// For comparison, it runs the same programs without an instance, and with the alternative design: the kernel's routing
+// and nftables, which pass connections to a proxy (needs root and nft).
 func BenchmarkNetwork(b *testing.B) {
 	for _, way := range []struct {
 		name string
@@ -36,7 +36,7 @@ func BenchmarkNetwork(b *testing.B) {
 	}
 }
 
-const outside = "93.184.215.14" // the address under which the server is known inside
+const outside = "93.184.215.14" // the address of the server as seen from inside
 
 func benchSend(b *testing.B, way func(*testing.B, string) func(string) string) {
 	const megabytes = 512
@@ -128,7 +128,7 @@ func loopback(b *testing.B, _ string) func(string) string {
 	}
 }
 
-// everything is a handler that allows every connection, and connects it to one server.
+// everything is a handler that allows every connection, and connects all of them to one server.
 type everything struct{ to string }
 
 func (e everything) TCP(_ context.Context, f netstack.Flow) {
@@ -176,7 +176,7 @@ func inInstance(b *testing.B, to string) func(string) string {
 }
 
 // tproxy creates a network namespace for the client and one for the router, so that the host's own network does not
-// change. The proxy is this process, as the daemon would be.
+// change. The proxy is this process, just as the daemon would be the proxy.
 func tproxy(b *testing.B, to string) func(string) string {
 	if os.Geteuid() != 0 {
 		b.Skip("only root can route")
@@ -226,7 +226,8 @@ table ip hutch {
 END
 `
 
-// router creates the router's namespace, in which this goroutine's thread stays, and the proxy's listener in it.
+// router creates the router's namespace, and in it the proxy's listener. The thread of this goroutine stays in that
+// namespace.
 func router(b *testing.B, client int, to string) error {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {

@@ -20,9 +20,9 @@ import (
 var reserved = []string{"/proc", "/sys", "/dev", "/.hutch"}
 
 // plan decides how to build an image's root file system. Writable folders, their parents, empty folders and links are
-// created in memory. Everything else is bound, except reserved.
+// created in memory. Everything else is bound, except the reserved folders.
 func plan(c *inside.Config, root image.Root) error {
-	if root.Dir == "" { // a trial
+	if root.Dir == "" { // the spec is for a trial
 		return nil
 	}
 	if err := planFolder(c, root, "/"); err != nil {
@@ -31,8 +31,8 @@ func plan(c *inside.Config, root image.Root) error {
 	return planBinds(c, root)
 }
 
-// planBinds plans the host's folders that the image shows. It leaves out the image's own covers of masked paths: the
-// instance hides those itself, and needs no file there.
+// planBinds plans the host's folders that the image shows. It leaves out the image's own covers of masked paths,
+// because the instance hides those paths itself.
 func planBinds(c *inside.Config, root image.Root) error {
 	for _, b := range root.Binds {
 		if slices.Contains(root.Masks, b.Target) {
@@ -45,7 +45,7 @@ func planBinds(c *inside.Config, root image.Root) error {
 		c.Binds = append(c.Binds, inside.Bind{Source: b.Source, Target: b.Target, Folder: info.IsDir()})
 	}
 	for _, path := range root.Masks {
-		for i := len(c.Binds) - 1; i >= 0; i-- { // if several binds have one target, the last one counts
+		for i := len(c.Binds) - 1; i >= 0; i-- { // if several binds have the same target, the last one counts
 			if rel, ok := strings.CutPrefix(path, c.Binds[i].Target+"/"); ok {
 				c.Binds[i].Hidden = append(c.Binds[i].Hidden, rel)
 				break
@@ -55,7 +55,7 @@ func planBinds(c *inside.Config, root image.Root) error {
 	return nil
 }
 
-// withMounts adds, after each folder, the mounts below it on the host, because an overlay does not show them.
+// withMounts adds, after each folder, the mounts below that folder on the host, because an overlay does not show them.
 func withMounts(binds []inside.Bind) ([]inside.Bind, error) {
 	mounts, err := mount.Points()
 	if err != nil {
@@ -121,8 +121,8 @@ func planEntry(c *inside.Config, root image.Root, path string, e fs.DirEntry) er
 	return err
 }
 
-// planWritable creates a folder that belongs to the user. Folders for temporary files do too, so that tar can set
-// their times when it restores their content.
+// planWritable creates a folder that belongs to the user. Folders for temporary files belong to the user too, so that
+// tar can set their times when it restores their content.
 func planWritable(c *inside.Config, path string, e fs.DirEntry) error {
 	info, err := e.Info()
 	if err != nil {
@@ -136,8 +136,8 @@ func planWritable(c *inside.Config, path string, e fs.DirEntry) error {
 	return nil
 }
 
-// openTrees clones the bound folders here, where root can reach them, and passes descriptors. The ids of an instance
-// cannot reach folders like /root. The last tree has the devices.
+// openTrees clones the bound folders in this process, as root, and returns descriptors. With its ids, an instance could
+// not reach folders like /root. The last tree has the devices.
 func openTrees(config *inside.Config) (trees []mount.Tree, err error) {
 	defer func() {
 		if err != nil {
@@ -157,7 +157,7 @@ func openTrees(config *inside.Config) (trees []mount.Tree, err error) {
 		trees = append(trees, t)
 	}
 	t, err := makeDevices()
-	if errors.Is(err, unix.EPERM) { // in a container without CAP_MKNOD the host's nodes are used
+	if errors.Is(err, unix.EPERM) { // in a container without CAP_MKNOD, use the host's nodes
 		return trees, nil
 	}
 	if err != nil {
@@ -177,7 +177,7 @@ func makeDevices() (mount.Tree, error) {
 	for _, d := range inside.Devices {
 		err := unix.Mknodat(int(t), d.Name, unix.S_IFCHR|0o666, int(unix.Mkdev(d.Major, d.Minor)))
 		if err == nil {
-			err = unix.Fchmodat(int(t), d.Name, 0o666, 0) // whatever the umask
+			err = unix.Fchmodat(int(t), d.Name, 0o666, 0) // regardless of the umask
 		}
 		if err != nil {
 			t.Close()

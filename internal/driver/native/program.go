@@ -11,16 +11,16 @@ import (
 )
 
 // program is the agent program as a sealed file in memory. An instance that got hold of it through /proc could not
-// write to it (CVE-2019-5736), nor give it attributes, which have no limit there and outlive the instance. The ids of
-// an instance need no access to the file on disk, and an upgrade of that file does not affect running instances.
-// Without root, the program inside is the file on disk, read only: there the file in memory belongs to the user of the
-// instance, who could change its mode.
+// write to it (CVE-2019-5736). It could not add attributes either, which have no size limit there and outlive the
+// instance. The ids of an instance need no access to the file on disk, and an upgrade of that file does not affect
+// running instances. Without root, the program inside is the file on disk, mounted read only, because the file in
+// memory would belong to the user of the instance, who could change its mode.
 type program struct {
 	mu   sync.Mutex
 	file *os.File
 }
 
-// open returns the program, read once from path.
+// open returns the program, which it reads from path only once.
 func (p *program) open(path string) (*os.File, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,7 +43,7 @@ func sealed(path string) (*os.File, error) {
 	defer in.Close()
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate("hutch-agent", flags|unix.MFD_EXEC)
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+	if errors.Is(err, unix.EINVAL) { // the kernel is older than Linux 6.3
 		fd, err = unix.MemfdCreate("hutch-agent", flags)
 	}
 	if err != nil {
@@ -52,7 +52,7 @@ func sealed(path string) (*os.File, error) {
 	out := os.NewFile(uintptr(fd), "hutch-agent")
 	_, err = io.Copy(out, in)
 	if err == nil {
-		err = out.Chmod(0o555) // with the right to write, others can change its times and attributes: seals forbid neither
+		err = out.Chmod(0o555) // seals do not stop others with write permission from changing times and attributes
 	}
 	if err != nil {
 		out.Close()

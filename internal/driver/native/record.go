@@ -10,13 +10,14 @@ import (
 	"hutch/internal/linux/pidfd"
 )
 
-// record is the stored form of an instance: a file next to its folder, and its handle.
+// record is the stored form of an instance. It is written to a file next to the instance's folder, and it is the
+// handle.
 type record struct {
 	PID     int    `json:"pid"`     // pid of the first process, as the daemon sees it
-	Started uint64 `json:"started"` // when that process started, because another process can get its pid later
-	Boot    string `json:"boot"`    // boot id of the machine, because start times are counted from the boot
+	Started uint64 `json:"started"` // start time of that process, because another process can get its pid later
+	Boot    string `json:"boot"`    // boot id of the machine, because start times are relative to the boot
 	UID     int    `json:"uid,omitempty"`
-	Image   bool   `json:"image,omitempty"` // its root is an image's EROFS file
+	Image   bool   `json:"image,omitempty"` // the root is an image's EROFS file
 }
 
 const (
@@ -30,7 +31,7 @@ var machineBoot = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(b)), err
 })
 
-// newRecord describes a process that was just started, and the first of its ids.
+// newRecord returns the record of a process that was just started. uid is the first of the process's ids.
 func newRecord(pid, uid int) (r record, err error) {
 	r.PID, r.UID = pid, uid
 	if r.Boot, err = machineBoot(); err != nil {
@@ -40,7 +41,7 @@ func newRecord(pid, uid int) (r record, err error) {
 	return r, err
 }
 
-// process finds the instance's first process, if it is alive.
+// process returns the instance's first process, if it is alive.
 func (r record) process() (*pidfd.Process, error) {
 	boot, err := machineBoot()
 	if err != nil {
@@ -52,8 +53,8 @@ func (r record) process() (*pidfd.Process, error) {
 	return pidfd.Open(r.PID, r.Started)
 }
 
-// write writes the record into the instance's folder. If the daemon is killed here, a partial record means the same as
-// none: the instance has no configuration. The record need not survive a reboot, because no instance does.
+// write writes the record into the instance's folder. If the daemon is killed meanwhile, a partial record means the
+// same as no record: the instance has no configuration. The record need not survive a reboot, because no instance does.
 func (r record) write(dir string) error {
 	b, err := json.Marshal(r)
 	if err != nil {

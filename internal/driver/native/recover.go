@@ -55,8 +55,8 @@ func (d *Driver) find(id string, r record) (*instance, error) {
 	return i, nil
 }
 
-// Sweep removes the instances that keep does not claim. An instance that never got its configuration has neither a record
-// nor a process, because its process ended with the daemon.
+// Sweep removes the instances for which keep returns false. An instance that never got its configuration has neither a
+// record nor a process, because its process ended with the daemon.
 func (d *Driver) Sweep(ctx context.Context, keep func(id string) bool) (int, error) {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 
 var _ driver.Renamer = (*instance)(nil)
 
-// Rename gives the instance another host name. It does so from outside, because no process inside has the right.
+// Rename gives the instance another host name. It does so from outside, because no process inside has the right to
+// change it.
 func (i *instance) Rename(hostname string) error {
 	err := i.process.With(func(fd int) error { return clone.SetHostname(fd, hostname) })
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {

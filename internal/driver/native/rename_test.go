@@ -9,8 +9,8 @@ import (
 	"hutch/internal/driver"
 )
 
-// An instance that was created under another name does not show that name, and its programs have no more rights than
-// others.
+// An instance that was created under another name does not show the old name, and its programs have no more rights than
+// those of other instances.
 func TestRenamed(t *testing.T) {
 	p := newInstance(t, nil)
 	rights := p.rights()
@@ -27,7 +27,7 @@ func TestRenamed(t *testing.T) {
 	}
 }
 
-// rights returns the capabilities of the agent, as the host sees them.
+// rights returns the capabilities of the agent, as seen from the host.
 func (p *tested) rights() string {
 	p.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Instance.(*instance).record.PID))

@@ -15,7 +15,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// All processes of one instance together can open no more than half of the machine's files, if that is enough for
+// All processes of one instance together can open at most half of the machine's files, provided that half is enough for
 // programs to work.
 func TestMaxFiles(t *testing.T) {
 	p := newInstance(t, nil)
@@ -34,7 +34,7 @@ func TestMaxFiles(t *testing.T) {
 	p.want("ulimit -Hn", fmt.Sprint(maxFiles(fileMax(), 256)))
 }
 
-// Kernel memory of sockets counts for the instance, too. The program prints how many MiB the kernel holds for all
+// Kernel memory of sockets is counted for the instance, too. The program prints how many MiB the kernel uses for all
 // sockets of the machine, before and after.
 func TestSocketBuffersAreCharged(t *testing.T) {
 	p := newInstance(t, nil)
@@ -88,8 +88,8 @@ for n in range(150):
 print(held(), flush=True)
 `
 
-// A masked path is hidden whether the host has it when an instance is created, only later, or no longer; and
-// nothing is written to the host for it.
+// A masked path is hidden whether the host has it when an instance is created, gets it later, or loses it. Masking
+// writes nothing to the host.
 func TestMasks(t *testing.T) {
 	t.Parallel()
 	const target = "/usr/local/games"

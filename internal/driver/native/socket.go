@@ -13,7 +13,7 @@ import (
 // maxSocketPath is the longest path of a socket.
 const maxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
-// withSocket calls do with a path of the socket in dir that is short enough.
+// withSocket calls do with a path of the socket in dir. The path is short enough for a socket address.
 func withSocket(dir string, do func(path string) error) error {
 	path := filepath.Join(dir, socketFile)
 	if len(path) <= maxSocketPath {
@@ -27,7 +27,8 @@ func withSocket(dir string, do func(path string) error) error {
 	return do(fmt.Sprintf("/proc/self/fd/%d/%s", fd, socketFile))
 }
 
-// listen creates the socket from which an instance's agent accepts. From now on connections wait there.
+// listen creates the socket from which an instance's agent accepts connections. From now on, connections can wait
+// there.
 func listen(dir string) (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {

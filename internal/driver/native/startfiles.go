@@ -10,14 +10,15 @@ import (
 // startFiles holds the descriptors that an instance starts with.
 type startFiles struct {
 	config, status *os.File // the server's ends of the two pipes
-	// The instance's descriptors, in the order of package inside. The server closes them when the instance has them.
+	// files and trees have the instance's descriptors, in the order of package inside. The server closes them when the
+	// instance has them.
 	files []*os.File
 	trees []mount.Tree
-	// The server keeps the program open.
+	// program stays open in the server.
 	program *os.File
 }
 
-// newStartFiles opens all files. The binds in config are replaced by the opened trees.
+// newStartFiles opens all files. It replaces the binds in config by the opened trees.
 func (i *instance) newStartFiles(config *inside.Config) (b *startFiles, err error) {
 	b = &startFiles{}
 	defer func() {
@@ -53,7 +54,7 @@ func (i *instance) newStartFiles(config *inside.Config) (b *startFiles, err erro
 	return b, err
 }
 
-// descriptors returns the instance's descriptors, from 0 on.
+// descriptors returns the instance's descriptors, in the order of their numbers from 0 on.
 func (b *startFiles) descriptors() []int {
 	null := int(b.files[0].Fd())
 	fds := []int{null, null, null}

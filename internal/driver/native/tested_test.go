@@ -18,7 +18,7 @@ type tested struct {
 	agent *wire.Client
 }
 
-// newInstance creates an instance as the pool does: under another name at first, which must make no difference.
+// newInstance creates an instance as the pool does: under another name at first. That must make no difference.
 func newInstance(t *testing.T, limits func(*hutch.Limits)) *tested {
 	t.Helper()
 	t.Parallel()
@@ -45,7 +45,7 @@ func newInstance(t *testing.T, limits func(*hutch.Limits)) *tested {
 	return &tested{t, i, agent}
 }
 
-// run runs a bash command and returns what it printed.
+// run runs a bash command, and returns its output and its exit.
 func (p *tested) run(command string) (string, wire.Exit) {
 	p.Helper()
 	var out strings.Builder
@@ -67,7 +67,7 @@ func (p *tested) want(command, output string) {
 	}
 }
 
-// Programs that the filter, or missing parts of the system, might break.
+// These programs could fail because of the filter or of missing parts of the system.
 func TestProgramsWork(t *testing.T) {
 	for name, c := range map[string]struct{ program, command, output string }{
 		"python": {"python3", `python3 - <<'E'

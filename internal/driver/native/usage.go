@@ -12,7 +12,8 @@ import (
 	"hutch/internal/driver"
 )
 
-// Usage reads the control group and the file system in memory; without a group, the kernel's table of processes.
+// Usage reads the control group and the file system in memory; if there is no group, it reads the kernel's table of
+// processes.
 func (i *instance) Usage(context.Context) (driver.Usage, error) {
 	disk := i.disk()
 	if i.group == nil {
@@ -30,9 +31,9 @@ func (i *instance) Usage(context.Context) (driver.Usage, error) {
 	}, nil
 }
 
-// disk returns the size of the written files, without a layer below. The root of the first process is the file system
-// that we created, and no program inside can change that: the path to it uses none of their names, and a file system
-// in memory always answers.
+// disk returns the size of the written files, without a layer below them. The root of the first process is the file
+// system that we created. No program inside can change that: the path to it contains none of their names, and a file
+// system in memory always answers.
 func (i *instance) disk() int64 {
 	var st unix.Statfs_t
 	err := unix.Statfs(fmt.Sprintf("/proc/%d/root", i.record.PID), &st)
@@ -42,15 +43,15 @@ func (i *instance) disk() int64 {
 	return int64(st.Blocks-st.Bfree) * st.Bsize
 }
 
-// stat is a process's entry in /proc.
+// stat is the entry of a process in /proc.
 type stat struct {
 	parent, threads int
-	ticks           int64 // CPU, including children that it has waited for
-	private         int64 // bytes of memory that it does not share
+	ticks           int64 // CPU time, including that of reaped children
+	private         int64 // bytes of memory that the process does not share
 }
 
-// add sums the figures. The figures of an ended process are part of its parent's, and orphans belong to the instance's
-// first process.
+// add adds up the figures. The figures of an ended process are included in its parent's, and orphans belong to the
+// instance's first process.
 func add(processes []stat) (u driver.Usage) {
 	const ticksPerSecond = 100 // USER_HZ, the same on every machine
 	for _, p := range processes {
@@ -81,7 +82,7 @@ func descendants(pid int) []stat {
 		n := next[0]
 		next = next[1:]
 		if s, ok := all[n]; ok {
-			delete(all, n) // the table changes while it is read: avoid circles
+			delete(all, n) // avoids cycles, because the table changes while it is read
 			found, next = append(found, s), append(next, children[n]...)
 		}
 	}

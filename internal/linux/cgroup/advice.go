@@ -2,7 +2,7 @@ package cgroup
 
 import "os"
 
-// Advice says how this process can get control groups, if [Find] finds none.
+// Advice returns how this process can get control groups, if [Find] finds none.
 func Advice() string {
 	_, err := os.Stat("/run/systemd/system")
 	return advice(os.Geteuid() == 0, err == nil)

@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// Bounds returns the memory limit of this process's groups, and the free part of it, for the group with the least free
-// memory. Both are 0 if no visible group has a limit. The limit also holds for groups that this process makes, if they
-// are children of its own group, as in a container.
+// Bounds returns the memory limit of this process's groups and the free part of it. If several groups have limits, it
+// returns those of the group with the least free memory. Both are 0 if no visible group has a limit. The limit also
+// applies to groups that this process makes, if they are children of its own group, as in a container.
 func Bounds() (limit, free int64) { return tightest(home()) }
 
-// Pressure returns how long the processes of this process's group have waited for memory, as the kernel writes it: see
-// its documentation of pressure stall information. Only groups of version 2 have it.
+// Pressure returns how long the processes of this process's group have waited for memory, in the form of the kernel's
+// pressure stall information. Only groups of version 2 have it.
 func Pressure() (string, error) {
 	for _, g := range home() { // its own group first
 		if g.version == 2 {
@@ -25,7 +25,7 @@ func Pressure() (string, error) {
 	return "", errors.ErrUnsupported
 }
 
-// home are the groups in which this process began.
+// home returns the groups in which this process began.
 var home = sync.OnceValue(func() []memoryGroup { return memoryGroups("/proc/thread-self") })
 
 // memoryGroup is the folder of a group that can have a limit.
@@ -42,7 +42,7 @@ func memoryGroups(proc string) (groups []memoryGroup) {
 		return nil
 	}
 	for _, m := range mounts {
-		controller := "" // version 2 has one group for all of them
+		controller := "" // version 2 has one group for all controllers
 		if m.version == 1 {
 			controller = "memory"
 			if !slices.Contains(m.controllers, controller) {
@@ -65,16 +65,16 @@ func tightest(groups []memoryGroup) (limit, free int64) {
 	return limit, free
 }
 
-// unlimited is less than version 1's value for no limit, and more than any memory.
+// unlimited is below the value that version 1 has for no limit, and above any real size of memory.
 const unlimited = 1 << 62
 
-// memoryNames are the kernel's names for the limit, the use, and the cached files in it, by version.
+// memoryNames are the kernel's names for the limit, the usage, and the two kinds of cached files, by version.
 var memoryNames = map[int][4]string{
 	1: {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_active_file", "total_inactive_file"},
 	2: {"memory.max", "memory.current", "active_file", "inactive_file"},
 }
 
-// room returns a group's limit, 0 for none, and its free part. Cached files count as free.
+// room returns the limit of a group (0 if it has none) and the free part of the limit. Cached files count as free.
 func (g memoryGroup) room() (limit, free int64) {
 	r, names := reader{}, memoryNames[g.version]
 	if limit = r.number(g.dir, names[0]); limit == 0 || limit >= unlimited {

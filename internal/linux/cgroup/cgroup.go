@@ -1,10 +1,8 @@
-// Package cgroup bounds and kills groups of processes with the kernel's control
-// groups, version 1 and version 2.
+// Package cgroup bounds and kills groups of processes with the kernel's control groups, version 1 and version 2.
 //
-// A [Tree] is where this process can make groups. A [Group] in it is named by its
-// caller, holds no state except its name, and can be opened again by any later
-// process. All groups are in one folder "hutch" of the tree, so [Tree.Sweep] finds
-// what a killed daemon left behind.
+// A [Tree] is where this process can make groups. The caller of New names a [Group]. A Group holds no state except its
+// name, and can be opened again by any later process. All groups are in one folder "hutch" of the tree, so [Tree.Sweep]
+// finds what a killed daemon left behind.
 package cgroup
 
 import (
@@ -21,10 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// folder contains all groups; it is removed with the last of them.
+// folder contains all groups; it is removed with the last group.
 const folder = "hutch"
 
-// Limits bound a group. Zero leaves that resource unbounded.
+// Limits bound a group. Zero means no limit.
 type Limits struct {
 	CPU    float64 // cores
 	Memory int64   // bytes, of memory and swap together
@@ -34,7 +32,7 @@ type Limits struct {
 // Usage is one reading of a group. Figures that the kernel does not report are 0.
 type Usage struct {
 	CPU        time.Duration // used since the group was made
-	Memory     int64         // bytes now, without cached files, which the kernel drops before the limit is reached
+	Memory     int64         // bytes now, without cached files: at the limit, the kernel drops those first
 	MemoryPeak int64         // with cached files
 	PIDs       int
 	OOMKills   int // processes killed because memory ran out
@@ -47,7 +45,7 @@ type Group struct {
 	name string
 }
 
-// New makes a group with limits. A group of that name must not exist.
+// New makes a group with limits. No group with that name must exist.
 func (t *Tree) New(name string, l Limits) (*Group, error) {
 	if name == "" || strings.ContainsAny(name, "/\x00") || name[0] == '.' {
 		return nil, fmt.Errorf("control group name %q", name)
@@ -62,7 +60,7 @@ func (t *Tree) New(name string, l Limits) (*Group, error) {
 	return g, nil
 }
 
-// make leaves a partial group behind when it fails.
+// make gives the group its folders and limits. After an error, a part of the group can remain.
 func (g *Group) make(l Limits) error {
 	for _, base := range g.tree.bases() {
 		if err := mkdirIn(filepath.Join(base, folder), g.name); err != nil {
@@ -73,7 +71,7 @@ func (g *Group) make(l Limits) error {
 }
 
 // mkdirIn makes dir/name. Another process can remove an empty dir at any moment, so mkdirIn makes dir again as often as
-// needed. If another process has made dir, but has not passed the controllers down yet, mkdirIn does that.
+// needed. If another process has made dir, but has not yet enabled the controllers in it, mkdirIn does that.
 func mkdirIn(dir, name string) error {
 	for {
 		err := os.Mkdir(filepath.Join(dir, name), 0o755)
@@ -92,11 +90,11 @@ func mkdirIn(dir, name string) error {
 	}
 }
 
-// reserve bounds the processes of all groups together, so that a quarter of the machine's limit is left to others.
+// reserve limits the processes of all groups together, to leave a quarter of the machine's limit to other processes.
 func reserve(dir string) error {
 	file := filepath.Join(dir, "pids.max")
 	if _, err := os.Stat(file); err != nil {
-		return ignoreAbsent(err) // another controller's folder
+		return ignoreAbsent(err) // the folder of another controller
 	}
 	all := MaxPIDs()
 	if all == 0 {
@@ -105,20 +103,20 @@ func reserve(dir string) error {
 	return put(dir, "pids.max", strconv.Itoa(all*3/4))
 }
 
-// MaxPIDs returns how many processes and threads the machine can have; 0 if unknown.
+// MaxPIDs returns how many processes and threads the machine can have; 0 if that is unknown.
 func MaxPIDs() int {
 	r := reader{}
 	pids, threads := r.number("/proc/sys/kernel", "pid_max"), r.number("/proc/sys/kernel", "threads-max")
 	return int(min(pids, threads))
 }
 
-// Open returns the group of that name, whether or not it exists.
+// Open returns the group with that name, whether or not it exists.
 func (t *Tree) Open(name string) *Group { return &Group{t, name} }
 
 // Name returns the group's name.
 func (g *Group) Name() string { return g.name }
 
-// Exists reports whether any part of the group is there.
+// Exists reports whether any part of the group exists.
 func (g *Group) Exists() bool {
 	for _, dir := range g.dirs() {
 		if _, err := os.Lstat(dir); err == nil {
@@ -147,9 +145,8 @@ func (g *Group) Add(pid int) error {
 	return nil
 }
 
-// FD opens the group for CLONE_INTO_CGROUP (syscall.SysProcAttr.UseCgroupFD),
-// which costs nothing. It is errors.ErrUnsupported on version 1. The caller
-// closes the file.
+// FD opens the group for CLONE_INTO_CGROUP (syscall.SysProcAttr.UseCgroupFD), so that a process starts in the group at
+// no cost. On version 1 the error is errors.ErrUnsupported. The caller closes the file.
 func (g *Group) FD() (*os.File, error) {
 	if g.tree.v1() {
 		return nil, errors.ErrUnsupported
@@ -157,8 +154,8 @@ func (g *Group) FD() (*os.File, error) {
 	return os.OpenFile(g.dirs()[0], unix.O_PATH|unix.O_DIRECTORY, 0)
 }
 
-// Kill kills every process in the group, including those that are being forked. It does not wait for their end;
-// [Group.Remove] does.
+// Kill kills every process in the group, including processes that are being forked. It does not wait for their
+// end; [Group.Remove] does.
 func (g *Group) Kill() error {
 	if !g.Exists() {
 		return nil
@@ -168,7 +165,7 @@ func (g *Group) Kill() error {
 			return nil
 		} // Linux before 5.14 has no cgroup.kill: kill the processes one by one, as on version 1
 	}
-	// No process can fork any more, so one pass over the list finds all.
+	// No process can fork any more, so one pass over the list finds all of them.
 	dir := g.dir("pids")
 	if err := put(dir, "pids.max", "0"); err != nil {
 		return ignoreAbsent(err)
@@ -176,8 +173,8 @@ func (g *Group) Kill() error {
 	return errors.Join(ignoreAbsent(killAll(dir)), g.Thaw()) // a frozen process dies when it thaws
 }
 
-// killAll kills the processes in the group at dir. A pid can be reused between reading and killing it, so a pidfd
-// holds it first, and the pid must then still be in the list.
+// killAll kills the processes in the group at dir. A pid can be reused between reading and killing it. So killAll first
+// opens a pidfd, and then checks that the pid is still in the list.
 func killAll(dir string) error {
 	held := map[int]int{}
 	defer func() {
@@ -191,7 +188,7 @@ func killAll(dir string) error {
 	}
 	for _, pid := range before {
 		if pid == os.Getpid() {
-			continue // a thread of Hutch that is passing through; see Start
+			continue // a thread of Hutch that is in the group only to start a process: see Start
 		}
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			held[pid] = fd
@@ -206,7 +203,8 @@ func killAll(dir string) error {
 	return err
 }
 
-// Remove removes the group; it waits until ctx ends for its processes to be gone. A missing group counts as removed.
+// Remove removes the group. It waits until the processes of the group are gone or ctx ends. A missing group counts as
+// removed.
 func (g *Group) Remove(ctx context.Context) error {
 	for wait := 200 * time.Microsecond; ; wait = min(2*wait, 20*time.Millisecond) {
 		err := g.remove()
@@ -251,8 +249,8 @@ func (t *Tree) Names(prefix string) []string {
 	return names
 }
 
-// Sweep kills and removes the groups whose names begin with prefix, if keep does not claim the rest of the name. It
-// returns how many.
+// Sweep kills and removes the groups whose names begin with prefix, except those for which keep returns true for the
+// rest of the name. It returns how many it removed.
 func (t *Tree) Sweep(ctx context.Context, prefix string, keep func(rest string) bool) (int, error) {
 	var errs error
 	n := 0
@@ -270,7 +268,7 @@ func (t *Tree) Sweep(ctx context.Context, prefix string, keep func(rest string) 
 	return n, errs
 }
 
-// dirs returns the group's folders, each once, because controllers can share one.
+// dirs returns the group's folders, each once: controllers can share one folder.
 func (g *Group) dirs() []string {
 	bases := g.tree.bases()
 	dirs := make([]string, len(bases))
@@ -280,7 +278,7 @@ func (g *Group) dirs() []string {
 	return dirs
 }
 
-// dir returns the folder with a controller's files.
+// dir returns the folder that has a controller's files for the group.
 func (g *Group) dir(controller string) string {
 	return filepath.Join(g.tree.base(controller), folder, g.name)
 }

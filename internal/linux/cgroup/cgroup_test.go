@@ -129,8 +129,8 @@ func TestSweepRemovesWhatIsNotKept(t *testing.T) {
 	}
 }
 
-// If two servers start at the same time, one can make our folder, and the other use it before the first has passed
-// the controllers down.
+// If two servers start at the same time, one can make the common folder, and the other can use the folder before the
+// first has enabled the controllers in it.
 func TestFolderWithoutControllersYet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -213,7 +213,7 @@ func TestFind(t *testing.T) {
 	for _, c := range []struct {
 		name, mounts, own string
 		root              bool
-		want              string // bases, without the host's folder
+		want              string // bases, relative to the host's folder
 	}{
 		{"version 2 as root", v2, "0::/user/scope\n", true, "/unified"},
 		{"version 2 for a user", v2, "0::/user/scope\n", false, "/unified/user/scope"},

@@ -28,7 +28,7 @@ func (g *Group) limit2(l Limits) error {
 	if l.Memory > 0 {
 		errs = append(errs,
 			put(dir, "memory.max", strconv.FormatInt(l.Memory, 10)),
-			optional(put(dir, "memory.swap.max", "0"))) // absent without swap
+			optional(put(dir, "memory.swap.max", "0"))) // the file does not exist without swap
 	}
 	if l.PIDs > 0 {
 		errs = append(errs, put(dir, "pids.max", strconv.Itoa(l.PIDs)))
@@ -44,7 +44,7 @@ func (g *Group) limit1(l Limits) error {
 			put(g.dir("cpu"), "cpu.cfs_quota_us", quota(l.CPU)))
 	}
 	if l.Memory > 0 {
-		// In this order, because the limit with swap must not be below that of memory.
+		// The order matters, because the limit with swap must not be below that of memory.
 		bytes := strconv.FormatInt(l.Memory, 10)
 		errs = append(errs,
 			put(g.dir("memory"), "memory.limit_in_bytes", bytes),
@@ -57,8 +57,8 @@ func (g *Group) limit1(l Limits) error {
 	return errors.Join(errs...)
 }
 
-// buffers returns how much the sockets of a group can hold on version 1, which counts sockets separately from memory,
-// and only if this limit is set. Despite the file's name it covers TCP and UDP.
+// buffers returns how much the sockets of a group can hold on version 1. Version 1 counts sockets separately from
+// memory, and only if this limit is set. Despite its name, the file covers TCP and UDP.
 func buffers(memory int64) int64 { return max(memory/8, 8<<20) }
 
 // quota returns the CPU time in a period; the kernel accepts no less than 1 ms.
@@ -74,7 +74,7 @@ func optional(err error) error {
 	return err
 }
 
-// Usage reads the group's use. If the group is gone, it returns an error.
+// Usage reads the group's usage. If the group is gone, it returns an error.
 func (g *Group) Usage() (Usage, error) {
 	if g.tree.v1() {
 		return g.usage1()
@@ -82,11 +82,11 @@ func (g *Group) Usage() (Usage, error) {
 	return g.usage2()
 }
 
-// used returns current minus cache. It is at least 0: the two are read at different moments, so cache can be larger.
+// used returns current minus cache, but at least 0. The two are read at different moments, so cache can be larger.
 func used(current, cache int64) int64 { return max(current-cache, 0) }
 
-// cachedFiles returns the size of cached files that are charged to a group. Version 1 has a prefix for the figures with
-// those of child groups.
+// cachedFiles returns the size of the cached files of a group. On version 1, the figures that include child groups have
+// a prefix.
 func (r *reader) cachedFiles(dir, prefix string) int64 {
 	return r.field(dir, "memory.stat", prefix+"inactive_file") + r.field(dir, "memory.stat", prefix+"active_file")
 }
@@ -117,8 +117,7 @@ func (g *Group) usage1() (Usage, error) {
 	return u, r.end(memory)
 }
 
-// reader reads numbers from a group's files; absent ones are 0, the first
-// other error is kept.
+// reader reads numbers from a group's files. A missing file counts as 0; the first other error is kept.
 type reader struct{ err error }
 
 func (r *reader) number(dir, file string) int64 {
@@ -126,7 +125,7 @@ func (r *reader) number(dir, file string) int64 {
 	return n
 }
 
-// field reads the number after a name in a file of "name number" lines.
+// field reads the number after a name, in a file whose lines are "name number".
 func (r *reader) field(dir, file, name string) int64 {
 	for line := range strings.Lines(r.text(dir, file)) {
 		if key, value, _ := strings.Cut(strings.TrimSpace(line), " "); key == name {
@@ -145,7 +144,8 @@ func (r *reader) text(dir, file string) string {
 	return string(b)
 }
 
-// end distinguishes a group without certain files from one that is gone.
+// end returns the error of the reader. It also returns an error if the group is gone, which the reader cannot
+// distinguish from missing files.
 func (r *reader) end(dir string) error {
 	if r.err != nil {
 		return r.err

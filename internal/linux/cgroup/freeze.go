@@ -12,7 +12,7 @@ import (
 )
 
 // Freeze freezes every process in the group, and returns when all are frozen. Version 1 needs a separate folder for
-// that, which exists only while they are frozen, so a group that is never frozen does not pay for it.
+// that. The folder exists only while processes are frozen, so that a group that is never frozen has no cost.
 func (g *Group) Freeze(ctx context.Context) error {
 	err := g.freeze(ctx)
 	if err == nil {
@@ -45,7 +45,8 @@ func (g *Group) freeze(ctx context.Context) error {
 	return reads(ctx, dir, "freezer.state", "FROZEN")
 }
 
-// gather moves all processes of the group to the freezer's folder. They can fork until the last of them is there.
+// gather moves all processes of the group to the freezer's folder. It repeats that, because processes outside of the
+// folder can fork.
 func (g *Group) gather(ctx context.Context, dir string) error {
 	for moved := map[int]bool{}; ; {
 		pids, err := processes(g.dir("pids"))
@@ -71,7 +72,7 @@ func (g *Group) gather(ctx context.Context, dir string) error {
 	}
 }
 
-// reads waits until a file contains a line.
+// reads waits until a file contains the line.
 func reads(ctx context.Context, dir, file, line string) error {
 	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
 		b, err := os.ReadFile(filepath.Join(dir, file))
@@ -113,8 +114,8 @@ func (g *Group) thaw() error {
 	return g.leaveFreezer(dir)
 }
 
-// leaveFreezer moves thawed processes back to their group. If a running fork keeps the group of frozen
-// processes busy, its folder is removed later, with the group.
+// leaveFreezer moves thawed processes back to their group. If a fork in progress keeps the freezer's folder busy, the
+// folder is removed later, together with the group.
 func (g *Group) leaveFreezer(dir string) error {
 	pids, err := processes(dir)
 	if err != nil {
@@ -129,7 +130,7 @@ func (g *Group) leaveFreezer(dir string) error {
 	return nil
 }
 
-// freezerDir returns the group's folder in version 1's freezer, "" if the host has no such freezer.
+// freezerDir returns the group's folder in version 1's freezer, or "" if the host has no such freezer.
 func (g *Group) freezerDir() string {
 	base := g.tree.base1["freezer"]
 	if base == "" {
@@ -138,7 +139,7 @@ func (g *Group) freezerDir() string {
 	return filepath.Join(base, folder, g.name)
 }
 
-// removeFreezer removes the group's folder, and with the last group the common folder.
+// removeFreezer removes the group's folder in the freezer, and with the last group also the common folder.
 func (g *Group) removeFreezer() {
 	if dir := g.freezerDir(); dir != "" && os.Remove(dir) == nil {
 		os.Remove(filepath.Dir(dir))

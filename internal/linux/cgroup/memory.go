@@ -28,16 +28,16 @@ type MemoryWatch struct {
 	events *os.File   // nil if there are no events
 }
 
-// MemoryReading is one look at a group's memory.
+// MemoryReading is one reading of a group's memory.
 type MemoryReading struct {
 	Charged int64 // bytes, including cached files
 	Used    int64 // bytes that cannot be reclaimed
 	Held    bool  // the kernel pauses the group for memory; version 1 only
 }
 
-// WatchMemory begins to watch the group. soft is the number of bytes from which the watcher wants to be woken. On version
-// 1 the kernel waits for all processors before it accepts the watch: 10 to 40 ms in which this process has one thread, and
-// one of Go's processors, less.
+// WatchMemory begins to watch the group. soft is the memory usage, in bytes, at which Wait wakes. On version 1 the
+// kernel waits for all processors before it accepts the watch: for 10 to 40 ms, one thread and one of Go's processors
+// are blocked.
 func (g *Group) WatchMemory(soft int64) (*MemoryWatch, error) {
 	w := &MemoryWatch{group: g, soft: soft}
 	if !g.tree.v1() {
@@ -63,7 +63,7 @@ func (w *MemoryWatch) Hold() error {
 	return nil
 }
 
-// requestEvents requests an event when usage crosses the soft limit, and one when the group reaches its limit.
+// requestEvents requests an event when usage crosses the soft limit, and another when the group reaches its limit.
 func (w *MemoryWatch) requestEvents() error {
 	dir := w.group.dir("memory")
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -98,14 +98,14 @@ func (w *MemoryWatch) Read() (MemoryReading, error) {
 		m.Charged = r.number(dir, "memory.current")
 	}
 	m.Used = m.Charged
-	if m.Charged > w.soft { // below it does not matter, and reading it is slow
+	if m.Charged > w.soft { // below soft it does not matter, and reading it is slow
 		m.Used = used(m.Charged, r.cachedFiles(dir, prefix))
 	}
 	return m, r.end(dir)
 }
 
-// Wait waits for an event, until the time is up or ctx is done. If the kernel has no events, it waits for the whole
-// time.
+// Wait waits for an event, until the time is up or ctx is done. If the kernel supports no events, it waits for the
+// whole time.
 func (w *MemoryWatch) Wait(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -121,7 +121,7 @@ func (w *MemoryWatch) Wait(ctx context.Context, d time.Duration) {
 	var count [8]byte
 	w.events.Read(count[:])
 	if !stop() {
-		<-woken // otherwise its deadline would end the next wait
+		<-woken // otherwise the deadline set there would end the next wait
 	}
 	w.events.SetReadDeadline(time.Time{})
 }
@@ -129,7 +129,7 @@ func (w *MemoryWatch) Wait(ctx context.Context, d time.Duration) {
 // Events reports whether the kernel signals when the group crosses the soft limit.
 func (w *MemoryWatch) Events() bool { return w.events != nil }
 
-// SetSoft changes the use of memory from which the kernel slows the group down. Version 1 does not support this.
+// SetSoft changes the memory usage above which the kernel slows the group down. Version 1 does not support this.
 func (w *MemoryWatch) SetSoft(bytes int64) error {
 	if w.group.tree.v1() {
 		return nil
@@ -144,7 +144,7 @@ func (g *Group) SetMemory(bytes int64) error {
 		return put(g.dirs()[0], "memory.max", text)
 	}
 	dir := g.dir("memory")
-	// The limit with swap must not be below that of memory: it is raised first and lowered last.
+	// The limit with swap must not be below that of memory: the limit with swap is raised first and lowered last.
 	swap := optional(put(dir, "memory.memsw.limit_in_bytes", text))
 	err := put(dir, "memory.limit_in_bytes", text)
 	if swap != nil && err == nil {

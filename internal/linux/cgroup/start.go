@@ -5,8 +5,8 @@ import (
 	"runtime"
 )
 
-// Start calls start, which starts a process. The process is in the group from its birth: either start passes the
-// given descriptor to CLONE_INTO_CGROUP, or the descriptor is 0, and start runs on a thread that is in the group.
+// Start calls start, which starts a process that is in the group from its birth. Either start passes the given
+// descriptor to CLONE_INTO_CGROUP, or the descriptor is 0 and start runs on a thread that is in the group.
 func (g *Group) Start(start func(group int) error) error {
 	if g.tree.v1() {
 		return g.start1(start)
@@ -20,8 +20,8 @@ func (g *Group) Start(start func(group int) error) error {
 }
 
 // start1 starts from a thread in the group. A thread that moves itself does so at once; moving a process from outside
-// waits for a grace period of the kernel, 20 ms or more. A thread that cannot move back ends with its goroutine,
-// which has locked it.
+// waits for a grace period of the kernel, 20 ms or more. If the thread cannot move back, it stays locked to its
+// goroutine and ends with it.
 func (g *Group) start1(start func(int) error) error {
 	done := make(chan error)
 	go func() {
@@ -39,7 +39,7 @@ func (g *Group) start1(start func(int) error) error {
 	return <-done
 }
 
-// enter moves this thread.
+// enter moves this thread into the group with these folders.
 func enter(dirs []string) error {
 	for _, dir := range dirs {
 		if err := put(dir, "tasks", "0"); err != nil {

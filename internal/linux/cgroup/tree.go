@@ -14,20 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNone is the error if no groups can be made. The error that wraps it says why, and how to fix that.
+// ErrNone is the error if no groups can be made. The wrapping error has the reason and the fix.
 var ErrNone = errors.New("no control groups")
 
 // controllers are the controllers that a tree must have; cpuacct is part of cpu on version 2.
 var controllers = []string{"cpu", "cpuacct", "memory", "pids"}
 
-// leaf is the group into which a tree's other processes are moved on version 2, where only the leaves can hold
-// processes.
+// leaf is the group for the tree's other processes on version 2, because only leaf groups can hold processes there.
 const leaf = "hutch-daemon"
 
 // Tree is the part of the host's hierarchy in which this process can make groups. The zero Tree is not usable; [Find]
 // returns one.
 type Tree struct {
-	base2 string            // version 2: the folder under which "hutch" lies
+	base2 string            // version 2: the folder that contains "hutch"
 	base1 map[string]string // version 1: the same for each controller
 	home1 []string          // version 1: the groups that this process is in
 
@@ -35,9 +34,9 @@ type Tree struct {
 	prepared bool
 }
 
-// Find looks for the tree of this process and changes nothing. It prefers version 2. If
-// systemd has delegated a group to this process, the tree is that group. Otherwise, for root, it is the visible root of
-// the hierarchy. Other users then have no tree, and the error wraps [ErrNone].
+// Find looks for the tree of this process and changes nothing. It prefers version 2. If systemd has delegated a group
+// to this process, the tree is that group. Otherwise the tree for root is the visible root of the hierarchy, and other
+// users have no tree: the error wraps [ErrNone].
 //
 // It reads the group of its own thread. The first thread, which represents the process, can be in a sandbox's group at
 // the moment, to start a process there.
@@ -63,7 +62,7 @@ func find(proc string, root bool) (*Tree, error) {
 // find2 chooses the base on version 2.
 func find2(m mount, own string, root bool) (*Tree, error) {
 	base := m.path(own)
-	if filepath.Base(base) == leaf { // we were moved there earlier
+	if filepath.Base(base) == leaf { // this process was moved there earlier
 		base = filepath.Dir(base)
 	}
 	if root && !delegated(base) {
@@ -128,8 +127,8 @@ func (t *Tree) bases() []string {
 	return dirs
 }
 
-// prepare makes version 2 pass its controllers down to our groups. That requires a base without processes, unless it
-// is the root of the hierarchy: so prepare moves them to a leaf.
+// prepare makes version 2 enable its controllers in our groups. That requires a base without processes, unless the base
+// is the root of the hierarchy. So prepare moves the processes to a leaf.
 func (t *Tree) prepare() error {
 	if t.v1() {
 		return nil
@@ -147,7 +146,7 @@ func (t *Tree) prepare() error {
 			return fmt.Errorf("%w: hand down the controllers of %s: %w", ErrNone, t.base2, err)
 		}
 	}
-	if err := enable(filepath.Join(t.base2, folder)); err != nil { // left half made
+	if err := enable(filepath.Join(t.base2, folder)); err != nil { // it can be unfinished
 		return err
 	}
 	t.prepared = true
@@ -165,13 +164,13 @@ func moveIntoLeaf(dir string) error {
 		return err
 	}
 	for _, pid := range pids {
-		// Kernel threads and the processes of other users stay; the caller checks whether that matters.
+		// Kernel threads and the processes of other users cannot be moved. The caller checks whether that matters.
 		_ = put(to, "cgroup.procs", strconv.Itoa(pid))
 	}
 	return nil
 }
 
-// enable passes down the controllers of a version 2 group; on version 1 it does nothing.
+// enable enables the controllers of a version 2 group in its children; on version 1 it does nothing.
 func enable(dir string) error {
 	const file = "cgroup.subtree_control"
 	have, err := os.ReadFile(filepath.Join(dir, file))
@@ -210,11 +209,11 @@ func writable(dir string) bool { return unix.Access(dir, unix.W_OK) == nil }
 // mount is a mounted hierarchy.
 type mount struct {
 	version     int
-	root, dir   string // the group whose files are at dir
+	root, dir   string // root is the group whose files are at dir
 	controllers []string
 }
 
-// path returns where a group is visible; an invisible group counts as the root.
+// path returns the folder of a group; a group that is not visible counts as the root.
 func (m mount) path(group string) string {
 	rel, err := filepath.Rel(m.root, group)
 	if err != nil || strings.HasPrefix(rel, "..") {
@@ -257,7 +256,7 @@ func parseMount(line string) (mount, bool) {
 	return m, m.version != 0
 }
 
-// readOwn maps a controller to the group of a process; version 2 is "".
+// readOwn returns the group of a process for each controller; the key for version 2 is "".
 func readOwn(path string) (map[string]string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {

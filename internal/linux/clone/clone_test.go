@@ -62,7 +62,7 @@ func TestStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The session's number is one of the host's /proc, which is seen here.
+	// The number of the session is that of the host, because this script sees the host's /proc.
 	lines := strings.Split(string(b), "\n")
 	if lines[0] != "1 5 4" || lines[1] != "CapEff:\t0000008000000080" || lines[2] == "0" {
 		t.Errorf("%q", lines)
@@ -72,7 +72,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// A host with version 1 often has also a version 2 hierarchy without controllers, which is enough for this test.
+// A host with version 1 often also has a version 2 hierarchy without controllers, which is enough for this test.
 func TestStartsInTheGroup(t *testing.T) {
 	t.Parallel()
 	var dir string
@@ -138,7 +138,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Many at once, with garbage collections in between, so that a child that damages its parent's memory is noticed.
+// Many starts in parallel, with garbage collections in between, show whether a child damages its parent's memory.
 func TestParallel(t *testing.T) {
 	t.Parallel()
 	var wg sync.WaitGroup
@@ -156,7 +156,7 @@ func TestParallel(t *testing.T) {
 	wg.Wait()
 }
 
-// A caller with much memory starts a program as quickly as one with little.
+// A caller with much memory starts a program as quickly as a caller with little memory.
 func BenchmarkStart(b *testing.B) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The runtime's own preparations for a fork, as package syscall uses them: no signal handler of Hutch can run in a child
-// that shares our memory.
+// These are the runtime's own preparations for a fork, as package syscall uses them: no signal handler of Hutch must
+// run in a child that shares our memory.
 
 //go:linkname beforeFork syscall.runtime_BeforeFork
 func beforeFork()
@@ -25,8 +25,9 @@ const here = ^uintptr(99)
 // rawClone is clone3. It returns twice, first in the child; the parent sleeps until the child has executed a program or
 // ended.
 //
-// Package spawn has nearly the same function. Both must stay beside their callers: a call of assembly from another
-// package goes through a wrapper, whose frame the child would overwrite before the parent returns through it.
+// Package spawn has nearly the same function. Each must stay in the package of its callers: a call of assembly from
+// another package goes through a wrapper, and the child would overwrite the wrapper's frame before the parent returns
+// through it.
 func rawClone(args *cloneArgs, size uintptr) (pid, errno uintptr)
 
 // forkExec makes the child. In the child it never returns. The caller calls

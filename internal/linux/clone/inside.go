@@ -24,7 +24,8 @@ func SetHostname(pidfd int, name string) error {
 	return nil
 }
 
-// Socket makes a TCP socket over IPv4 in the network namespace of a process, in which it stays. It does not block.
+// Socket makes a TCP socket over IPv4 in the network namespace of a process. The socket stays in that namespace, and
+// does not block.
 func Socket(pidfd int) (int, error) {
 	const kind = unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
 	fd, err := inside(pidfd, unix.CLONE_NEWNET, unix.SYS_SOCKET, unix.AF_INET, kind, 0)
@@ -35,23 +36,23 @@ func Socket(pidfd int) (int, error) {
 }
 
 // inside makes one system call in a namespace of a process, by its pidfd. The creator of the process's user namespace
-// has the right to do so, even as an ordinary user, but only from inside, where no program with threads can enter. So a
-// child enters: it executes no program, is invisible inside, and has ended when this returns. It shares our
+// has the right to do so, even as an ordinary user, but only from inside, and a program with threads cannot enter. So a
+// child enters: it executes no program, is invisible inside, and has ended when this function returns. It shares our
 // descriptors.
 func inside(pidfd int, namespace, call, a, b, c uintptr) (result uintptr, err error) {
 	e := &childCalls{namespaces: uintptr(pidfd), kinds: unix.CLONE_NEWUSER | namespace, calls: []Call{{Number: call, Args: [5]uintptr{a, b, c}}}}
 	return e.run()
 }
 
-// Call is a system call that returns nothing but an error.
+// Call is a system call that returns only an error.
 type Call struct {
 	Number uintptr
 	Args   [5]uintptr
 }
 
-// CallInUsers makes system calls, one after the other until one fails, with all capabilities in a user namespace that
-// this process has made, given by a descriptor. The user and the groups are still this process's. keep is memory that
-// the calls point to.
+// CallInUsers makes system calls, one after the other until one fails. The calls have all capabilities in a user
+// namespace that this process has made, given by a descriptor. The user and the groups are still those of this process.
+// keep is memory that the calls point to.
 func CallInUsers(users int, calls []Call, keep []*byte) error {
 	if len(calls) == 0 {
 		return nil
@@ -62,11 +63,11 @@ func CallInUsers(users int, calls []Call, keep []*byte) error {
 	return err
 }
 
-// childCalls is the data of a child that enters namespaces and makes system calls, one after the other until one fails:
-// the child can neither allocate nor use its parent's stack.
+// childCalls is the data of a child that enters namespaces and makes system calls, one after the other until one fails.
+// The child can neither allocate nor use its parent's stack.
 type childCalls struct {
 	args              cloneArgs
-	namespaces, kinds uintptr // a descriptor, and which of its namespaces are entered
+	namespaces, kinds uintptr // a pidfd or namespace, and the kinds of namespaces to enter
 	calls             []Call
 	done              int
 	result            uintptr // of the last call
@@ -95,7 +96,7 @@ func (e *childCalls) run() (result uintptr, err error) {
 	return e.result, err
 }
 
-// forkCalls makes the child and, in it, never returns: see forkExec.
+// forkCalls makes the child. In the child it never returns: see forkExec.
 //
 //go:noinline
 //go:norace

@@ -53,7 +53,7 @@ func TestSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	space, err := unix.IoctlRetInt(fd, unix.SIOCGSKNS) // the kernel identifies its namespace by a descriptor
+	space, err := unix.IoctlRetInt(fd, unix.SIOCGSKNS) // a descriptor of the socket's network namespace
 	if err != nil {
 		t.Skipf("the kernel does not tell whose a socket is: %v", err)
 	}
@@ -75,7 +75,7 @@ func TestSetHostname(t *testing.T) {
 	_, fd, in, out := child(t, "read go; uname -n", unix.CLONE_NEWUTS)
 	ours, _ := os.Hostname()
 	var all sync.WaitGroup
-	for range 20 { // so that a child that damages its parent's memory is noticed
+	for range 20 { // shows whether a child damages its parent's memory
 		all.Go(func() {
 			if err := SetHostname(fd, "other"); err != nil {
 				t.Error(err)
@@ -139,7 +139,7 @@ func TestNamespaceEndsWithItsMaker(t *testing.T) {
 			return
 		}
 		if state, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); strings.Contains(string(state), ") Z ") {
-			return // it waits for its new parent
+			return // the orphan waits for its new parent
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -10,8 +10,8 @@ import (
 
 const keep = ^uintptr(0) // leaves an id unchanged
 
-// asOwner calls f on a thread whose user is owner, but which keeps its capabilities and its rights to files. A user
-// namespace belongs to the user who creates it.
+// asOwner calls f on a thread whose user is owner, but which keeps its capabilities and its rights to files. That user
+// then owns the user namespaces that f creates.
 func asOwner(owner int, f func()) error {
 	if owner == 0 {
 		f()
@@ -25,8 +25,8 @@ func asOwner(owner int, f func()) error {
 		return os.NewSyscallError("capget", err)
 	}
 	root := uintptr(unix.Geteuid())
-	// Package syscall would change all threads. With its saved id this thread can return, and keeps its permitted
-	// capabilities. It has to make them effective again.
+	// Package syscall would change all threads, so this is a raw call. Because of its saved id, the thread can return
+	// and keeps its permitted capabilities. It has to make them effective again.
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(owner), uintptr(owner), keep); errno != 0 {
 		return fmt.Errorf("take on user %d: %w", owner, errno)
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // Users makes a user namespace that is a child of this process's own, with the same ids for users and groups, and
-// returns a descriptor of it. It belongs to the effective user of this process. The caller needs CAP_SETUID and
-// CAP_SETGID, and for the id 0 CAP_SETFCAP.
+// returns a descriptor of it. The namespace belongs to the effective user of this process. The caller needs
+// CAP_SETUID and CAP_SETGID, and for the id 0 CAP_SETFCAP.
 //
 // A child process makes the namespace and is killed before Users returns. This process cannot make it: it would have to
 // enter the new namespace, which the kernel refuses to a process with threads.
@@ -24,9 +24,9 @@ func Users(ids []ID) (fd int, err error) {
 	})
 }
 
-// UsersBy does the same as Users, with a function that gives the ids to the namespace of the child process pid.
+// UsersBy does the same as Users, but calls give to give ids to the namespace of the child process pid.
 func UsersBy(give func(pid int) error) (fd int, err error) {
-	runtime.LockOSThread() // the child is like this thread, and ends with it
+	runtime.LockOSThread() // the child has the user of this thread, and ends with it
 	defer runtime.UnlockOSThread()
 	args := cloneArgs{flags: unix.CLONE_NEWUSER, exitSignal: uint64(unix.SIGCHLD)}
 	pid, errno := forkPaused(&args, uintptr(unix.Getpid()))
@@ -49,8 +49,8 @@ func UsersBy(give func(pid int) error) (fd int, err error) {
 	return fd, os.NewSyscallError("open a user namespace", err)
 }
 
-// forkPaused makes a child with a copy of our memory, which waits until it is killed, or until this thread or process,
-// its parent, has ended: see forkExec.
+// forkPaused makes a child with a copy of our memory. The child waits until it is killed, or until its parent, which is
+// this thread, or the whole process has ended: see forkExec.
 //
 //go:noinline
 //go:norace

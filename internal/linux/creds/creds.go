@@ -1,7 +1,7 @@
 // Package creds lets a thread act with the rights of another user for a while.
 //
-// Only the effective ids change, which the kernel checks when a file is opened, and meanwhile the thread has no
-// effective capabilities. The real and the saved ids stay, so processes of the other user can neither signal nor trace
+// Only the effective ids change, which the kernel checks when a file is opened. Meanwhile the thread has no effective
+// capabilities. The real and the saved ids do not change, so processes of the other user can neither signal nor trace
 // this process.
 package creds
 
@@ -15,14 +15,14 @@ import (
 
 const keep = ^uintptr(0) // leaves an id unchanged
 
-// Do calls f with the effective ids uid and gid in place of the process's own. It needs CAP_SETUID and CAP_SETGID, and
-// a process without supplementary groups, because those would give f more rights. Goroutines that f starts have the
-// process's own rights. If the process is not root, and uid is 0, it needs PR_SET_KEEPCAPS: the kernel would take its
+// Do calls f with the effective ids uid and gid in place of the process's own. It needs CAP_SETUID and CAP_SETGID. The
+// process must have no supplementary groups, because those would give f more rights. Goroutines that f starts have the
+// process's own rights. A process that is not root needs PR_SET_KEEPCAPS if uid is 0: otherwise the kernel removes its
 // capabilities when it returns from root.
 func Do(uid, gid int, f func() error) error { return DoWith(uid, gid, 0, f) }
 
-// DoWith does the same as Do, with some capabilities that this process has: bit n is capability n, below 32. It is for
-// processes other than root.
+// DoWith does the same as Do, but f keeps some capabilities that this process has: bit n stands for capability n, which
+// is below 32. It is for processes other than root.
 func DoWith(uid, gid int, rights uint32, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -35,7 +35,7 @@ func DoWith(uid, gid int, rights uint32, f func() error) error {
 		defer c.raise()
 		f = c.only(rights, f)
 	}
-	// Package syscall would change all threads.
+	// Package syscall would change all threads, so this is a raw call.
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, keep, uintptr(gid), keep); errno != 0 {
 		return fmt.Errorf("take on group %d: %w", gid, errno)
 	}
@@ -55,7 +55,7 @@ func must(call, id uintptr) {
 	}
 }
 
-// capabilities are those of the calling thread.
+// capabilities are the capabilities of the calling thread.
 type capabilities struct {
 	header unix.CapUserHeader
 	own    [2]unix.CapUserData

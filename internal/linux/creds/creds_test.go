@@ -15,7 +15,7 @@ import (
 	"hutch/internal/linux/creds"
 )
 
-const uid, gid = 48_731, 48_732 // no account has them
+const uid, gid = 48_731, 48_732 // no account has these ids
 
 // TestMain drops the supplementary groups, as Do requires.
 func TestMain(m *testing.M) {
@@ -88,14 +88,14 @@ func TestReturn(t *testing.T) {
 		t.Fatalf("%q, %v", threads, err)
 	}
 	for _, thread := range threads {
-		var st unix.Stat_t // the owner of a thread's folder is its effective user
+		var st unix.Stat_t // the owner of a thread's folder in /proc is the thread's effective user
 		if err := unix.Stat(thread, &st); err == nil && (st.Uid != 0 || st.Gid != 0) {
 			t.Errorf("%s is %d:%d", thread, st.Uid, st.Gid)
 		}
 	}
 }
 
-// A process with the user's id cannot signal this process meanwhile.
+// A process with the other user's id cannot signal this process meanwhile.
 func TestTheUserCannotReachUs(t *testing.T) {
 	needRoot(t)
 	if err := creds.Do(uid, gid, func() error {

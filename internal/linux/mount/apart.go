@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Apart runs do on a thread with its own copy of this process's mounts, its own working folder and root. Everything
-// that is attached there disappears when do returns, or when this process dies.
+// Apart runs do on a thread that has its own copy of this process's mounts, its own working folder and its own root.
+// Everything that is attached there disappears when do returns, or when this process dies.
 func Apart(do func() error) error {
 	ended := make(chan error, 1)
 	go func() {
-		// Never unlocked, so that the thread ends with this goroutine and no other goroutine runs in it. The first
-		// thread cannot end, so it is never used for this.
+		// The thread is never unlocked, so that it ends with this goroutine and no other goroutine runs on it. The
+		// first thread cannot end, so it is never used for this.
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
 			defer runtime.UnlockOSThread()

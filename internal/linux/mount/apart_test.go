@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A mount that was made apart is invisible elsewhere, and no thread stays in its namespace.
+// A mount that do makes is invisible elsewhere, and no thread stays in its namespace.
 func TestApart(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root has mounts of its own at once")
@@ -48,7 +48,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// mountsOfThreads names the mount namespaces that this process's threads have.
+// mountsOfThreads returns the mount namespaces of this process's threads.
 func mountsOfThreads(t *testing.T) string {
 	tasks, err := filepath.Glob("/proc/self/task/*/ns/mnt")
 	if err != nil || len(tasks) == 0 {

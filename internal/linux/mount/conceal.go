@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conceal marks paths as deleted in top, the upper of two layers of an overlay: the overlay then hides them in the
-// folder lower, now and if they are created later. Both names are relative to dir. If lower lacks a folder on the
-// way, the first missing one is marked instead.
+// Conceal marks paths as deleted in top, the upper layer of an overlay: the overlay then hides them in the folder
+// lower, even if they are created there later. lower and top are relative to dir. If lower lacks a folder of a path,
+// Conceal marks the first missing folder instead.
 func Conceal(dir int, lower, top string, paths []string) error {
 	m := marks{dir: dir, lower: lower, top: top, seen: map[string]bool{".": true}}
-	for _, p := range slices.Sorted(slices.Values(paths)) { // a folder before what is in it
+	for _, p := range slices.Sorted(slices.Values(paths)) { // a folder comes before its content
 		inside, err := m.open(path.Dir(p))
 		if err == nil && inside {
 			err = m.mark(p)
@@ -29,12 +29,12 @@ func Conceal(dir int, lower, top string, paths []string) error {
 type marks struct {
 	dir        int
 	lower, top string
-	seen       map[string]bool // by folder: whether marks can be made in it
+	seen       map[string]bool // whether marks can be made in a folder
 	first      string          // the first mark; the others are hard links to it, as overlayfs itself makes them
 }
 
-// open makes a folder of lower in top, with its parents. It returns false if the folder is hidden or missing: then paths in it
-// need no mark.
+// open makes a folder of lower in top, with its parents. It returns false if the folder is hidden or missing: then
+// paths in the folder need no mark.
 func (m *marks) open(folder string) (bool, error) {
 	if inside, ok := m.seen[folder]; ok {
 		return inside, nil
@@ -54,7 +54,7 @@ func (m *marks) copyFolder(folder string) (bool, error) {
 		return false, m.mark(folder)
 	}
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return false, err // below a link or a file nothing exists
+		return false, err // nothing can exist below a link or a file
 	}
 	err = unix.Mkdirat(m.dir, m.top+"/"+folder, st.Mode&0o7777)
 	return err == nil, err

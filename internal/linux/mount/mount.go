@@ -1,7 +1,7 @@
 // Package mount builds mount trees from file descriptors.
 //
-// No path is looked up twice: exactly what was opened and checked is mounted, and the
-// target is a descriptor as well. It needs Linux 5.12.
+// No path is looked up twice: exactly the file that was opened and checked is mounted, and the target is a descriptor
+// as well. It needs Linux 5.12.
 package mount
 
 import (
@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attributes of the mounts that show parts of the host.
+// These are attributes of mounts that show parts of the host.
 const (
 	ReadOnly = unix.MOUNT_ATTR_RDONLY
 	NoSUID   = unix.MOUNT_ATTR_NOSUID
@@ -20,12 +20,12 @@ const (
 	NoExec   = unix.MOUNT_ATTR_NOEXEC
 )
 
-// Tree is a mounted tree that is not attached yet, or the root of an attached one. It disappears with its last
-// descriptor unless it was attached.
+// Tree is a tree of mounts that is not attached yet, or the root of an attached tree. If it was not attached, it
+// disappears with its last descriptor.
 type Tree int
 
 // Clone copies the tree of mounts at path, including all mounts below. The copy takes no part in mount propagation,
-// and gets the attributes in addition to its own.
+// and has the given attributes in addition to those of the original.
 func Clone(path string, attributes uint64) (Tree, error) {
 	return clone(path, attributes, unix.AT_RECURSIVE)
 }
@@ -46,7 +46,7 @@ func clone(path string, attributes uint64, recursive uint) (Tree, error) {
 	return t, nil
 }
 
-// Device clones one device node. It checks the numbers, so that another file at that path is not mounted.
+// Device clones one device node. It checks the device numbers, so that it never mounts another file at that path.
 func Device(path string, major, minor uint32) (Tree, error) {
 	t, err := cloneAt(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
@@ -83,7 +83,7 @@ func cloneAt(dir int, path string, flags uint) (Tree, error) {
 	return Tree(fd), err
 }
 
-// New makes a file system. An option is a name and its value, which is empty for a mere flag.
+// New makes a file system. An option is a name and a value; the value of a flag is empty.
 func New(kind string, attributes int, options ...[2]string) (Tree, error) {
 	fd, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -112,12 +112,11 @@ func New(kind string, attributes int, options ...[2]string) (Tree, error) {
 // Copy copies an attached tree without mounts below it.
 func (t Tree) Copy() (Tree, error) { return cloneAt(int(t), "", unix.AT_EMPTY_PATH) }
 
-// Root copies the mount that is the root of this process, without those below
-// it.
+// Root copies the mount that is the root of this process, without the mounts below it.
 func Root() (Tree, error) { return cloneAt(unix.AT_FDCWD, "/", 0) }
 
-// MapIDs makes a tree show its files with the ids of a user namespace, given by a descriptor. The tree must not have
-// been attached. It needs the host's root, and not every file system supports it.
+// MapIDs makes a tree show its files with the ids of a user namespace, given by a descriptor. The tree must not be
+// attached yet. MapIDs needs the host's root, and not every file system supports it.
 func (t Tree) MapIDs(users int) error {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users)}
 	return os.NewSyscallError("mount_setattr", unix.MountSetattr(int(t), "", unix.AT_EMPTY_PATH, &attr))
@@ -141,7 +140,7 @@ func (t Tree) Attach(child Tree, path string) error {
 	return wrap("attach to", path, err)
 }
 
-// Open opens a path below t as a program whose root is t would.
+// Open opens a path below t in the same way as a program whose root is t.
 func (t Tree) Open(path string, flags int) (int, error) {
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	fd, err := unix.Openat2(int(t), path, &how)

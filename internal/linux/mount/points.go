@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Points returns the paths of mounts, in the order of proc_pid_mountinfo(5): a mount on another mount comes after it.
+// Points returns the paths of mounts, in the order of proc_pid_mountinfo(5): a mount on top of another mount comes
+// after that mount.
 func Points() ([]string, error) {
 	text, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {

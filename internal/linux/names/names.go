@@ -1,7 +1,8 @@
 // Package names holds the names that a sandbox resolves without DNS.
 package names
 
-// Hosts returns the text of /etc/hosts in a sandbox: the sandbox itself, also by its host name, which can be empty.
+// Hosts returns the text of /etc/hosts in a sandbox. It resolves localhost and the sandbox's host name, if that is not
+// empty.
 func Hosts(hostname string) string {
 	if hostname != "" {
 		hostname = " " + hostname

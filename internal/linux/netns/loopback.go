@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RaiseLoopback brings up the only interface of a new network namespace, that of the calling thread.
+// RaiseLoopback brings up the loopback interface of a new network namespace, that of the calling thread. It is the only
+// interface there.
 func RaiseLoopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

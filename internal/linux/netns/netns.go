@@ -1,5 +1,5 @@
-// Package netns connects with servers in another network namespace, by a socket that was made there, and raises the
-// loopback interface of a new one.
+// Package netns connects to servers in another network namespace, by a socket that was made in that namespace. It also
+// brings up the loopback interface of a new namespace.
 package netns
 
 import (
@@ -13,12 +13,12 @@ import (
 )
 
 // queue is how many bytes of a server's output the kernel keeps while our reader is slow. By default it would grow to
-// megabytes, which belong to this process and count for no sandbox; and a queue larger than the processor's caches is
-// slower.
+// megabytes, which belong to this process and are counted for no sandbox. A queue larger than the processor's caches is
+// also slower.
 const queue = 256 << 10
 
-// Dial connects a socket of IPv4 that does not block with a port of the loopback address of its namespace. It closes fd: the
-// connection is a copy.
+// Dial connects fd, a non-blocking socket of IPv4, to a port of the loopback address of the socket's namespace. It
+// closes fd: the connection is a copy.
 func Dial(ctx context.Context, fd, port int) (net.Conn, error) {
 	socket := os.NewFile(uintptr(fd), "socket")
 	defer socket.Close()

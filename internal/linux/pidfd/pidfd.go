@@ -1,5 +1,5 @@
-// Package pidfd identifies processes, including those that are not our children, by descriptor: a pid can be reused,
-// a descriptor cannot.
+// Package pidfd identifies processes by descriptor, including processes that are not our children: a pid can be reused,
+// but a descriptor cannot.
 package pidfd
 
 import (
@@ -19,9 +19,9 @@ type Process struct {
 	pid  int
 }
 
-// Adopt takes a pidfd that was returned when the process was created.
+// Adopt returns the process of a pidfd that was returned when the process was created.
 func Adopt(fd, pid int) (*Process, error) {
-	// The runtime's poller watches only non-blocking descriptors, and saves a thread for each wait.
+	// The runtime's poller watches only non-blocking descriptors. With the poller, a wait does not need a thread.
 	if err := unix.SetNonblock(fd, true); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("watch process %d: %w", pid, err)
@@ -29,8 +29,8 @@ func Adopt(fd, pid int) (*Process, error) {
 	return &Process{os.NewFile(uintptr(fd), "pidfd"), pid}, nil
 }
 
-// Open finds the process with this pid that began at that time, as [Started] returned. The error wraps
-// os.ErrProcessDone if it is gone.
+// Open finds the process with this pid and this start time, which is from [Started]. If the process is gone, the error
+// wraps os.ErrProcessDone.
 func Open(pid int, started uint64) (*Process, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
@@ -60,7 +60,7 @@ func (p *Process) Dead() bool {
 	return dead
 }
 
-// Wait returns when the process has ended. It reaps a child.
+// Wait returns when the process has ended. If the process is a child, Wait reaps it.
 func (p *Process) Wait() error {
 	conn, err := p.file.SyscallConn()
 	if err != nil {
@@ -95,7 +95,7 @@ func (p *Process) Kill() error {
 	return err
 }
 
-// Signal signals the process. The error is os.ErrProcessDone if it has ended.
+// Signal sends a signal to the process. If the process has ended, the error is os.ErrProcessDone.
 func (p *Process) Signal(s unix.Signal) error {
 	conn, err := p.file.SyscallConn()
 	if err != nil {
@@ -108,7 +108,7 @@ func (p *Process) Signal(s unix.Signal) error {
 	return err
 }
 
-// With calls do with the pidfd, which stays open.
+// With calls do with the pidfd, which stays open during the call.
 func (p *Process) With(do func(fd int) error) error {
 	conn, err := p.file.SyscallConn()
 	if err != nil {
@@ -118,7 +118,7 @@ func (p *Process) With(do func(fd int) error) error {
 	return cmp.Or(failed, err)
 }
 
-// File returns a copy of one of the process's descriptors. It needs the right to trace the process.
+// File returns a copy of one of the process's descriptors. That needs the right to trace the process.
 func (p *Process) File(number int) (*os.File, error) {
 	conn, err := p.file.SyscallConn()
 	if err != nil {
@@ -141,7 +141,7 @@ func Started(pid int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The name, in parentheses, can contain anything; our field is 20 fields after it.
+	// The name, in parentheses, can contain any character; our field is 20 fields after it.
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 	if len(fields) < 20 {
 		return 0, fmt.Errorf("status of process %d: %q", pid, b)

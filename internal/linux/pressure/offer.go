@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// offer is how much larger, in thousandths of all memory, a process appears when the kernel chooses one to kill. The
-// kernel's maximum is 1000.
+// offer is the amount, in thousandths of all memory, by which a process appears larger when the kernel chooses one to
+// kill. mostOffered is the kernel's maximum.
 const offer, mostOffered = 500, 1000
 
-// Offer makes the kernel prefer a process, and its later children, over this one when it must kill because memory ran
-// out. They can undo this unless this process has CAP_SYS_RESOURCE, but can never get a better score than this
-// process.
+// Offer makes the kernel prefer to kill a process, and its later children, instead of this process when memory runs
+// out. They can undo this unless this process has CAP_SYS_RESOURCE, but can never get a better score than this process.
 func Offer(pid int) error {
 	own, err := score("self")
 	if err != nil {

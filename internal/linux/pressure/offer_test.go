@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A process's children are offered with it, and this process is not.
+// Offer affects a process and its children, but not this process.
 func TestOffer(t *testing.T) {
 	t.Parallel()
 	own, err := score("self")

@@ -1,5 +1,5 @@
 // Package pressure handles a shortage of memory: it reports when the machine, or the control groups of this process,
-// are nearly out of it, and makes the kernel kill other processes before this one.
+// are nearly out of memory, and makes the kernel kill other processes before this one.
 package pressure
 
 import (
@@ -13,8 +13,8 @@ import (
 const (
 	stalled = 5.0 // percent of the last ten seconds that programs waited for memory
 	share   = 10  // a tenth of the memory should be available
-	// last is how much is left when no new sandbox may start: a thirtieth, or the memory that a few sandboxes need to
-	// start.
+	// last is the amount of free memory below which no new sandbox can start: a thirtieth of all memory, or the memory
+	// that a few sandboxes need to start.
 	lastShare, last = 30, 64 << 20
 )
 
@@ -32,19 +32,19 @@ func Exhausted() bool {
 	return free < min(max(all/lastShare, last), all/share)
 }
 
-// Kills counts the processes of the machine that its kernel has killed for lack of memory.
+// Kills counts the processes of the machine that the kernel has killed for lack of memory.
 func Kills() int {
 	counts, _ := os.ReadFile("/proc/vmstat")
 	return int(number(string(counts), "oom_kill", 2))
 }
 
-// Total returns how many bytes of memory this process and its children can use; 0 if unknown.
+// Total returns how many bytes of memory this process and its children can use; 0 if that is unknown.
 func Total() int64 {
 	all, _ := room()
 	return all
 }
 
-// room returns the total and the free memory: the machine's, or that of a control group if it has less left.
+// room returns the total and the free memory of the machine, or of a control group with less free memory.
 func room() (all, free int64) {
 	info, _ := os.ReadFile("/proc/meminfo")
 	all, free = size(string(info), "MemTotal:"), size(string(info), "MemAvailable:")
@@ -54,13 +54,14 @@ func room() (all, free int64) {
 	return all, free
 }
 
-// some returns avg10 of the line "some".
+// some returns the value avg10 of the line "some".
 func some(psi string) float64 {
 	percent, _ := strconv.ParseFloat(stallValue(psi, "some", "avg10"), 64)
 	return percent
 }
 
-// stallValue returns a value of a line such as "some avg10=0.00 avg60=0.00 avg300=0.00 total=0"; "" if it is not there.
+// stallValue returns a value of a line such as "some avg10=0.00 avg60=0.00 avg300=0.00 total=0"; "" if the text does
+// not have it.
 func stallValue(psi, line, name string) string {
 	for l := range strings.Lines(psi) {
 		words := strings.Fields(l)

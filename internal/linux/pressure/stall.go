@@ -9,22 +9,23 @@ import (
 )
 
 const (
-	stall    = 0.3             // of the time nothing worked, because everything waited for memory
+	stall    = 0.3             // share of the time in which all programs waited for memory
 	patience = 3 * time.Second // how long a stall lasts before it counts
 )
 
-// Stall recognizes that programs make no progress for lack of memory while the kernel ends none of them: it ends none
-// as long as it can drop parts of running programs, however often it must read them from disk again. Use one Stall for
-// each machine.
+// Stall recognizes that programs make no progress for lack of memory while the kernel kills none of them. The kernel
+// kills none as long as it can drop parts of running programs, however often it must read them from disk again. Use one
+// Stall for each machine.
 type Stall struct {
 	at     time.Time
-	waited time.Duration // by the kernel's count
+	waited time.Duration // waiting time so far, as the kernel counts it
 	kills  int
-	since  time.Time // when something worked last, or a stall was reported
+	since  time.Time // when a program last made progress, or a stall was reported
 }
 
-// Stalls looks once, and reports whether programs have made no progress for a while; then it waits as long again before
-// it reports another stall. Call it about every second. It reports none where the kernel does not count waiting times.
+// Stalls checks once, and reports whether programs have made no progress for a while. It then waits as long again
+// before it reports another stall. Call it about every second. It always returns false if the kernel does not count
+// waiting times.
 func (s *Stall) Stalls() bool {
 	all, free := room()
 	waited, ok := waitedByAll()
@@ -44,8 +45,8 @@ func (s *Stall) look(now time.Time, waited time.Duration, short bool, kills int)
 	return true
 }
 
-// waitedByAll returns how long all programs at once have waited for memory so far: those of the control group of this
-// process, where the kernel counts that for each group, or those of the machine.
+// waitedByAll returns how long all programs at once have waited for memory so far. It counts the programs of this
+// process's control group or, if the kernel does not count that for groups, those of the machine.
 func waitedByAll() (time.Duration, bool) {
 	if psi, err := cgroup.Pressure(); err == nil {
 		return total(psi)
@@ -54,7 +55,7 @@ func waitedByAll() (time.Duration, bool) {
 	return total(string(psi))
 }
 
-// total returns the total of the line "full".
+// total returns the value total of the line "full".
 func total(psi string) (time.Duration, bool) {
 	microseconds, err := strconv.ParseInt(stallValue(psi, "full", "total"), 10, 64)
 	return time.Duration(microseconds) * time.Microsecond, err == nil

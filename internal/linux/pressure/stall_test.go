@@ -8,7 +8,7 @@ import (
 func TestStall(t *testing.T) {
 	t.Parallel()
 	type second struct {
-		waited float64 // of that second
+		waited float64 // seconds of waiting in that second
 		enough bool    // there is memory
 		kills  int
 		want   bool

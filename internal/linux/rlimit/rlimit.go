@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// Lower lowers both limits of a resource to most, or to the hard limit if that is lower: without privileges over the
-// machine no process can raise a hard limit.
+// Lower lowers both limits of a resource to most, or to the hard limit if that is lower, because a process without
+// privileges over the machine cannot raise a hard limit.
 func Lower(resource int, most uint64) error {
 	var now syscall.Rlimit
 	if err := syscall.Getrlimit(resource, &now); err != nil {

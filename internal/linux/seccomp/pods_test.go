@@ -13,7 +13,8 @@ import (
 var update = flag.Bool("update", false, "write the profile")
 
 // making are the calls with which a server without privileges creates sandboxes. It mounts, enters and traces in user
-// namespaces, where the kernel checks capabilities as usual. The filters of this package and of gVisor limit its programs.
+// namespaces, where the kernel checks capabilities as usual. The programs in sandboxes are limited by the filters of
+// this package and of gVisor.
 var making = []string{
 	"clone3", "setns", "mount", "umount2", "pivot_root", "chroot", "mount_setattr", "move_mount", "open_tree", "open_tree_attr",
 	"fsopen", "fsconfig", "fsmount", "fspick", "statmount", "listmount", "name_to_handle_at", "open_by_handle_at",
@@ -21,8 +22,8 @@ var making = []string{
 	"sethostname", "setdomainname",
 }
 
-// TestProfileForPods: the profile for pods that deploy/kubernetes ships is made of the policy for sandboxed programs, and of what
-// making sandboxes takes. `go test -run Pods -update` writes it.
+// TestProfileForPods: the profile for pods that deploy/kubernetes ships consists of the policy for sandboxed programs
+// and of the calls that create sandboxes. `go test -run Pods -update` writes it.
 func TestProfileForPods(t *testing.T) {
 	type group struct {
 		Names    []string `json:"names"`
@@ -41,7 +42,7 @@ func TestProfileForPods(t *testing.T) {
 			t.Errorf("the profile allows %s", name)
 		}
 	}
-	// Architectures are left out: the profile is then for that of the machine.
+	// Architectures are left out, so that the profile applies to that of the machine.
 	profile, err := json.MarshalIndent(map[string]any{
 		"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": noSuchCall,
 		"syscalls": []group{{allow, "SCMP_ACT_ALLOW", nil}, {refuse, "SCMP_ACT_ERRNO", &notPermitted}},

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allowed are the calls that any program may make. A machine without one of these calls skips its name.
+// allowed are the calls that any program can make. If the machine lacks one of these calls, its name is skipped.
 var allowed = slices.Concat(files, memory, processes, signals, times, sockets, queues, identity, limits)
 
 var files = []string{
@@ -61,7 +61,7 @@ var sockets = []string{
 	"eventfd", "eventfd2",
 }
 
-// queues are the calls for message queues and semaphores of System V and POSIX. Each instance has its own.
+// queues are the calls for message queues and semaphores of System V and POSIX. Each instance has its own queues.
 var queues = []string{
 	"semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl",
 	"mq_open", "mq_unlink", "mq_timedsend", "mq_timedreceive", "mq_notify", "mq_getsetattr",
@@ -74,8 +74,8 @@ var identity = []string{
 
 var limits = []string{"getrlimit", "setrlimit", "getrusage"}
 
-// ignored are the calls that succeed and do nothing. If they ran, they would write all files of the host to its disks,
-// or drop files of the image from the host's page cache. Programs lose nothing, because the files of a sandbox are in
+// ignored are the calls that succeed and do nothing. Otherwise they would write all files of the host to its disks, or
+// drop files of the image from the host's page cache. Programs lose nothing, because the files of a sandbox are in
 // memory.
 var ignored = []string{"sync", "syncfs", "fadvise64", "readahead"}
 
@@ -98,15 +98,15 @@ var denied = []string{
 	"sethostname", "setdomainname", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex",
 }
 
-// The namespaces that clone and unshare can make. Only unshare knows CLONE_NEWTIME: for clone, its bit is part of the
-// signal's number.
+// These are the namespaces that clone and unshare can make. Only unshare knows CLONE_NEWTIME: for clone, its bit is
+// part of the signal's number.
 const (
 	newNamespace = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 	unshareNamespace = newNamespace | unix.CLONE_NEWTIME
 )
 
-// device is a bit of a file's mode. Character and block devices have it; pipes, sockets and files do not.
+// device is a bit of a file's mode. Character and block devices have this bit; pipes, sockets and files do not.
 const device = unix.S_IFCHR
 
 // conditions are the calls that are allowed or refused by their arguments.
@@ -114,14 +114,14 @@ var conditions = map[string][]bpf.Instruction{
 	"clone":   without(0, newNamespace|unix.CLONE_PARENT, unix.EPERM),
 	"prctl":   keepSubreaper,
 	"unshare": without(0, unshareNamespace, unix.EPERM),
-	// No program could open a device. But an overlay marks a deleted file with a character device 0:0, or with
-	// RENAME_WHITEOUT, and the kernel lets every program make that one: copies of the sandbox would then lack the file
-	// or folder of that name.
+	// No program could open a device. But an overlay marks a deleted file by a character device 0:0, and the kernel
+	// lets every program make that device, or make it by RENAME_WHITEOUT. Copies of the sandbox would then lack the
+	// file or folder with that name.
 	"mknod":     without(1, device, unix.EPERM),
 	"mknodat":   without(2, device, unix.EPERM),
 	"renameat2": without(4, unix.RENAME_WHITEOUT, unix.EINVAL),
-	// TIOCSTI types into a terminal, TIOCLINUX pastes into a console, TIOCSETD loads a driver for a terminal's line. The
-	// other requests reveal the names of the host's disks, and where a file is on them.
+	// TIOCSTI types into a terminal, TIOCLINUX pastes into a console, TIOCSETD loads a driver for a terminal's line.
+	// The other requests reveal the names of the host's disks, and the position of a file on a disk.
 	"ioctl": unless(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, fibmap, fiemap, getFSUUID, getFSPath, getFSLabel),
 	// Leases, notifications and delegations reveal which other sandboxes have opened a file of the host, or let a program
 	// delay those sandboxes. F_SETSIG chooses the signal that the kernel sends to another process: see faults.
@@ -137,9 +137,9 @@ var conditions = map[string][]bpf.Instruction{
 	"mmap":         without(3, unix.MAP_HUGETLB, unix.ENOMEM),
 	"memfd_create": without(1, unix.MFD_HUGETLB, unix.EINVAL),
 	"shmget":       without(2, shmHuge, unix.ENOMEM),
-	// prlimit64 is allowed only for the calling process. In an instance of an ordinary user, programs have the agent's
-	// user id, so the kernel would let them lower the agent's limit of open files. personality is allowed for Linux, for
-	// its 32-bit layout, for both with the name of an old version, and to read the current one.
+	// prlimit64 is allowed only for the calling process: in an instance of an ordinary user, programs have the agent's
+	// user id, so the kernel would let them lower the agent's limit of open files. personality is allowed for Linux,
+	// for its 32-bit layout, for both with the name of an old version, and to read the current one.
 	"prlimit64":   only(0, unix.EPERM, 0),
 	"personality": only(0, unix.EPERM, 0, 0x8, 0x20000, 0x20008, 0xffffffff),
 	"socketpair":  only(0, unix.EAFNOSUPPORT, unix.AF_UNIX),
@@ -147,14 +147,14 @@ var conditions = map[string][]bpf.Instruction{
 	"setsockopt":  setsockopt(),
 }
 
-// faults are the signals that report a fault of the program itself. If kill sent such a signal, the Go runtime treats it
-// as a message. If it has another origin, the runtime treats it as its own fault, and the program ends. That program can
-// be the agent, where it has the user's id.
+// faults are the signals that report a fault of the program itself. If such a signal comes from kill, the Go runtime
+// treats it as a message. If it claims another origin, the runtime treats it as its own fault, and the program ends.
+// That program can be the agent, if the sender has the agent's user id.
 var faults = []uint32{
 	uint32(unix.SIGILL), uint32(unix.SIGTRAP), uint32(unix.SIGBUS), uint32(unix.SIGFPE), uint32(unix.SIGSEGV), uint32(unix.SIGSTKFLT), uint32(unix.SIGSYS),
 }
 
-// Requests and flags that package unix does not name.
+// These are requests and flags that package unix does not name.
 const (
 	fibmap        = 0x1
 	fiemap        = 0xc020660b
@@ -165,7 +165,7 @@ const (
 	shmHuge       = 0o4000
 )
 
-// ancestry are the conditions that keep a process below the process that started it, or below the nearest child
+// ancestry are the conditions that keep a process a descendant of the process that started it, or of the nearest child
 // subreaper above that, whatever it does. So all processes of a tree can be found from its root. A filter cannot read
 // the arguments of clone3: see [Pass].
 var ancestry = map[string][]bpf.Instruction{
@@ -195,9 +195,9 @@ func socket() []bpf.Instruction {
 	return append(code, fail(unix.EAFNOSUPPORT)...)
 }
 
-// internet allows streams, datagrams and, for root only, raw sockets, with the protocols TCP, UDP and ICMP. Other types,
-// and protocols such as MPTCP, SCTP or UDP-Lite, reach parts of the kernel that few programs use and few people have
-// examined.
+// internet allows streams, datagrams and, for root only, raw sockets, with the protocols TCP, UDP and ICMP. Other
+// types, and protocols such as MPTCP, SCTP or UDP-Lite, reach parts of the kernel that few programs use and few experts
+// have examined.
 func internet() []bpf.Instruction {
 	const kinds = 0xf // the other bits are flags
 	return slices.Concat([]bpf.Instruction{

@@ -1,11 +1,11 @@
-// Package seccomp has the list of system calls that a sandboxed program may make, and compiles it into filters for the
+// Package seccomp has the list of system calls that a sandboxed program can make, and compiles it into filters for the
 // kernel.
 //
-// The list is an allow-list. A call that it does not name gets ENOSYS, so programs fall back as they do on an older
-// kernel. A call that it names as denied gets EPERM, as for any user without privileges.
+// The list is an allow-list. A call that is not in it gets ENOSYS, so that programs fall back as they do on an older
+// kernel. A call that is listed as denied gets EPERM, as for any user without privileges.
 //
 // When a filter is loaded, the kernel runs it once for each system call number. A chain of comparisons would make that
-// slow, so a filter searches the numbers by halving: about nine comparisons for each.
+// slow. So a filter finds a number by binary search, with about nine comparisons.
 package seccomp
 
 import (
@@ -31,8 +31,8 @@ var Filter = sync.OnceValues(func() ([]byte, error) {
 	return compile(machine)
 })
 
-// FilterApart is [Filter] for sandboxes whose commands have their own user namespace. The agent enters it for each
-// command, so the filter also allows setns to programs that know the pass.
+// FilterApart is [Filter] for sandboxes whose commands have their own user namespace. The agent enters that namespace
+// for each command, so the filter also allows setns to programs that know the pass.
 func FilterApart(p Pass) ([]byte, error) {
 	machine, err := arch.GetInfo("")
 	if err != nil {
@@ -41,20 +41,20 @@ func FilterApart(p Pass) ([]byte, error) {
 	return encode(machine, p.enter(machine))
 }
 
-// enter returns the rules of the policy, and one for setns.
+// enter returns the rules of the policy, with a rule for setns.
 func (p Pass) enter(machine *arch.Info) []rule {
 	all := policy(machine)
 	all.add(machine, []string{"setns"}, p.only(fail(unix.EPERM)))
 	return all.list(unknown)
 }
 
-// Ancestry returns a filter, in the same form, for sandboxes with their own kernel. It only keeps each process in the
-// process tree in which it was started. It allows clone3 to programs that know the pass.
+// Ancestry returns a filter for sandboxes with their own kernel, in the same form as [Filter]. It only keeps each
+// process in the process tree in which it was started. It allows clone3 to programs that know the pass.
 func Ancestry(p Pass) ([]byte, error) { return p.compile(ancestry) }
 
-// AncestryApart does the same as [Ancestry], for programs that can be root in their own user namespace. They cannot
-// make another user namespace, because it would give them capabilities over their files that the first one withholds.
-// They also cannot choose the signal that reports input.
+// AncestryApart does the same as [Ancestry], for programs that can be root in their own user namespace. The filter
+// also forbids them to make another user namespace, because that would give them capabilities over their files that
+// the first namespace withholds. It also forbids them to choose the signal that reports input.
 func AncestryApart(p Pass) ([]byte, error) { return p.compile(apart()) }
 
 func apart() map[string][]bpf.Instruction {
@@ -62,7 +62,7 @@ func apart() map[string][]bpf.Instruction {
 	conditions["clone"] = without(0, unix.CLONE_NEWUSER|unix.CLONE_PARENT, unix.EPERM)
 	conditions["unshare"] = without(0, unix.CLONE_NEWUSER, unix.EPERM)
 	// gVisor sends the signal that reports input to any process, with the rights of root. The default is SIGIO, which
-	// does not disturb the agent; F_SETSIG would choose another one.
+	// does not disturb the agent. F_SETSIG would choose another signal.
 	conditions["fcntl"] = unless(1, unix.EINVAL, unix.F_SETSIG)
 	return conditions
 }
@@ -75,9 +75,9 @@ func (p Pass) compile(conditions map[string][]bpf.Instruction) ([]byte, error) {
 	return encode(machine, p.rules(machine, conditions))
 }
 
-// Pass is a secret with which one program can call clone3 or setns although the filter refuses them to all others. A
-// filter cannot read the arguments of clone3, because they are in memory. The pass is in the third and fourth argument
-// of the call, which the kernel does not use.
+// Pass is a secret. A program that knows it can call clone3 or setns although the filter refuses these calls to all
+// other programs. A filter cannot read the arguments of clone3, because they are in memory. The pass is in the third
+// and fourth argument of the call, which the kernel does not use.
 type Pass [2]uint64
 
 // NewPass returns a random pass.
@@ -95,7 +95,7 @@ func (p Pass) rules(machine *arch.Info, conditions map[string][]bpf.Instruction)
 	return all.list(allow)
 }
 
-// only allows a call with the pass. A call without it gets answer, which must be one instruction.
+// only allows a call that has the pass. Any other call gets answer, which must be one instruction.
 func (p Pass) only(answer []bpf.Instruction) (code []bpf.Instruction) {
 	code = slices.Concat(allow)
 	for i := 3; i >= 0; i-- { // backwards, because each comparison is put before the code so far
@@ -130,13 +130,13 @@ func encode(machine *arch.Info, rs []rule) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// rule decides about the calls with the number first and higher ones, up to the first of the next rule.
+// rule decides about all calls with numbers from first up to the next rule's first, which is not included.
 type rule struct {
 	first uint32
 	body  []bpf.Instruction // ends with a return in every branch
 }
 
-// bodies are the instructions that decide about a call, by its number.
+// bodies are the instructions that decide about a call, by the number of the call.
 type bodies map[uint32][]bpf.Instruction
 
 // rules returns the rules of the policy for all numbers, from 0 on.
@@ -145,7 +145,7 @@ func rules(machine *arch.Info) []rule { return policy(machine).list(unknown) }
 func policy(machine *arch.Info) bodies {
 	all := bodies{}
 	all.add(machine, allowed, allow)
-	all.add(machine, ignored, fail(0)) // no error: the kernel answers 0 in the place of the call
+	all.add(machine, ignored, fail(0)) // no error: the kernel returns 0 instead of making the call
 	all.add(machine, denied, fail(unix.EPERM))
 	all.addEach(machine, conditions)
 	return all
@@ -179,7 +179,7 @@ func (all bodies) list(other []bpf.Instruction) []rule {
 	return slices.CompactFunc(rs, func(a, b rule) bool { return slices.Equal(a.body, b.body) })
 }
 
-// Offsets in struct seccomp_data.
+// These are offsets in struct seccomp_data.
 const (
 	offNumber = 0
 	offArch   = 4
@@ -187,7 +187,7 @@ const (
 )
 
 // assemble returns the whole program. The numbers of x32, another ABI of the same machine, are higher than all numbers
-// here, so the last rule decides about them.
+// here, so the last rule applies to them.
 func assemble(id uint32, rs []rule) []bpf.Instruction {
 	return append([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
@@ -197,14 +197,14 @@ func assemble(id uint32, rs []rule) []bpf.Instruction {
 	}, search(rs)...)
 }
 
-// search finds the rule of the loaded number among rs by halving.
+// search finds the rule of the loaded number among rs by binary search.
 func search(rs []rule) []bpf.Instruction {
 	if len(rs) == 1 {
 		return rs[0].body
 	}
 	middle := len(rs) / 2
 	below, above := search(rs[:middle]), search(rs[middle:])
-	// A conditional jump can skip only 255 instructions, an unconditional one any number.
+	// A conditional jump can skip only 255 instructions, an unconditional jump any number.
 	code := []bpf.Instruction{
 		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: rs[middle].first, SkipFalse: 1},
 		bpf.Jump{Skip: uint32(len(below))},
@@ -232,18 +232,18 @@ func argument(n int) bpf.Instruction {
 
 var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
 
-// without allows a call when none of the bits is set in its argument.
+// without allows a call if none of the bits is set in argument n.
 func without(n int, bits uint32, errno unix.Errno) []bpf.Instruction {
 	return slices.Concat([]bpf.Instruction{argument(n),
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: bits, SkipFalse: 1}}, fail(errno), allow)
 }
 
-// unless allows a call when its argument is not one of the values.
+// unless allows a call if argument n is not one of the values.
 func unless(n int, errno unix.Errno, values ...uint32) []bpf.Instruction {
 	return oneOf(n, fail(errno), allow, values)
 }
 
-// only allows a call when its argument is one of the values.
+// only allows a call if argument n is one of the values.
 func only(n int, errno unix.Errno, values ...uint32) []bpf.Instruction {
 	return oneOf(n, allow, fail(errno), values)
 }

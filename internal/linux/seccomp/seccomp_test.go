@@ -22,14 +22,14 @@ func judge(t *testing.T, m *arch.Info, id, number uint32, args [6]uint64) uint32
 	return judgeBy(t, rules(m), m, id, number, args)
 }
 
-// judgeBy runs the filter of rs as the kernel would and returns its verdict.
+// judgeBy runs the filter of rs as the kernel would, and returns its verdict.
 func judgeBy(t *testing.T, rs []rule, m *arch.Info, id, number uint32, args [6]uint64) uint32 {
 	t.Helper()
 	vm, err := bpf.NewVM(assemble(uint32(m.ID), rs))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The interpreter reads big endian, the kernel its own order.
+	// The interpreter reads big endian, the kernel uses the machine's order.
 	data := binary.BigEndian.AppendUint32(nil, number)
 	data = binary.BigEndian.AppendUint32(data, id)
 	data = binary.BigEndian.AppendUint64(data, 0)
@@ -186,7 +186,7 @@ func TestOtherABIs(t *testing.T) {
 	}
 }
 
-// Only a program that knows the pass can call clone3 under the filter of ancestry.
+// Only a program that knows the pass can call clone3 under the filter of Ancestry.
 func TestPass(t *testing.T) {
 	t.Parallel()
 	pass := NewPass()
@@ -221,7 +221,7 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// Programs under Apart make no user namespace. For any other call the filter equals that of ancestry.
+// Programs under AncestryApart cannot make a user namespace. For all other calls the filter equals that of Ancestry.
 func TestApart(t *testing.T) {
 	t.Parallel()
 	pass := NewPass()

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The runtime's own preparations for a fork, as package syscall uses them: no signal handler of Hutch may run in a child
-// that shares our memory.
+// These are the runtime's own preparations for a fork, as package syscall uses them: no signal handler of Hutch must
+// run in a child that shares our memory.
 
 //go:linkname beforeFork syscall.runtime_BeforeFork
 func beforeFork()
@@ -22,8 +22,9 @@ func afterForkInChild()
 // rawFork makes the system call trap, which creates a process as vfork does. It returns twice, first in the child. The
 // parent sleeps until the child has executed a program or ended.
 //
-// Package clone has nearly the same function. Both must stay beside their callers: a call of assembly from another
-// package goes through a wrapper, whose frame the child would overwrite before the parent returns through it.
+// Package clone has nearly the same function. Each must stay in the package of its callers: a call of assembly from
+// another package goes through a wrapper, and the child would overwrite the wrapper's frame before the parent returns
+// through it.
 func rawFork(trap, a, b, c, d uintptr) (pid, errno uintptr)
 
 // vfork are the flags of a child that shares its parent's memory.
@@ -36,7 +37,7 @@ type cloneArgs struct {
 	stack, stackSize, tls             uint64
 }
 
-// scoreFile is a C string, and mostScore what is written there: see proc_pid_oom_score_adj(5).
+// scoreFile is a C string, and mostScore the value that is written there: see proc_pid_oom_score_adj(5).
 const scoreFile, mostScore = "/proc/self/oom_score_adj\x00", "1000"
 
 var withoutHandlers = cloneArgs{flags: vfork | unix.CLONE_CLEAR_SIGHAND, exitSignal: uint64(unix.SIGCHLD)}
@@ -65,7 +66,7 @@ func forkExec(p *plan) (pid, errno uintptr) {
 		return pid, errno
 	}
 	if !p.bare {
-		afterForkInChild() // a system call for each signal
+		afterForkInChild() // this makes a system call for each signal
 	}
 
 	p.step = Setup
@@ -74,13 +75,13 @@ func forkExec(p *plan) (pid, errno uintptr) {
 			goto failed
 		}
 	}
-	if p.offer { // while the child has its parent's rights; without /proc, the kernel chooses by size
+	if p.offer { // this needs the parent's rights; without /proc, the kernel chooses by size
 		fd, _, e = syscall.RawSyscall6(unix.SYS_OPENAT, 0, uintptr(unsafe.Pointer(unsafe.StringData(scoreFile))), unix.O_WRONLY|unix.O_CLOEXEC, 0, 0, 0)
 		if e == 0 {
 			syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.StringData(mostScore))), uintptr(len(mostScore)))
 		}
 	}
-	if p.filter != nil { // also while the child has its parent's rights
+	if p.filter != nil { // this also needs the parent's rights
 		if _, _, e = syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(p.filter))); e != 0 {
 			goto failed
 		}
@@ -99,7 +100,7 @@ func forkExec(p *plan) (pid, errno uintptr) {
 		}
 		p.step = Setup
 	}
-	// Kernels before Linux 5.9 do not know the call: there, only files with close-on-exec are closed.
+	// Kernels before Linux 5.9 do not know the call. There, only files with close-on-exec are closed.
 	syscall.RawSyscall(unix.SYS_CLOSE_RANGE, 3, 1<<32-1, 0)
 	if _, _, e = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
 		goto failed
@@ -143,7 +144,7 @@ func forkExec(p *plan) (pid, errno uintptr) {
 				goto failed
 			}
 		}
-		if p.readAll { // exec removes rights that could not be kept here, or that were kept without need
+		if p.readAll { // exec removes rights that the child could not keep here, or kept without need
 			syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_DAC_READ_SEARCH, 0, 0, 0)
 		}
 	}

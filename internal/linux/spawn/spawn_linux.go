@@ -1,7 +1,7 @@
 // Package spawn starts programs for a process that must find and end all their descendants.
 //
-// A child leads a session of its own and is a child subreaper: all its descendants stay below it until it ends. The
-// kernel offers no way to set that from outside, and a helper program that sets it and then executes costs a
+// A child leads its own session and is a child subreaper: all its descendants stay below it until it ends. The kernel
+// offers no way to set that from outside. A helper program that sets it and then executes the real program would cost a
 // millisecond. So this package has its own vfork and execve. A child shares its parent's memory until it executes, and
 // reports a failure through that memory. A child can load a seccomp filter for itself, so that its parent does not need
 // one.
@@ -20,8 +20,8 @@ import (
 
 // Command is a program to be started.
 type Command struct {
-	Path string   // path of the program; not searched for
-	Argv []string // at least the name
+	Path string   // path of the program; PATH is not searched
+	Argv []string // at least the program's name
 	Env  []string // KEY=VALUE
 	Dir  string   // working directory; empty means the parent's
 	// Files become descriptors 0, 1 and 2; all others are closed. Each number must be above 2.
@@ -30,30 +30,30 @@ type Command struct {
 	Terminal bool
 	// User is the user that the program runs as; nil means the parent's user.
 	User *User
-	// ReadAll lets User read all files regardless of permissions, with the one capability for that, if the parent has it
-	// and may pass it on. Without ReadAll, User has no capabilities and can inherit none.
+	// ReadAll gives User one capability that lets it read all files regardless of permissions, if the parent has it and
+	// can pass it on. Without ReadAll, User has no capabilities and can inherit none.
 	ReadAll bool
-	// Apart, when set, puts the child into a user namespace. It needs a User.
+	// Apart, if set, puts the child into a user namespace. It needs a User.
 	Apart *Apart
-	// MaxFiles, when not zero, is the soft limit of open files. Go's runtime raises the limit of its own process, and a
+	// MaxFiles, if not zero, is the soft limit of open files. Go's runtime raises the limit of its own process, and a
 	// child should not inherit that.
 	MaxFiles uint64
-	// Pass is the value that a seccomp filter expects in the two arguments of clone3 and setns that follow the kernel's
-	// own: see [Start].
+	// Pass is the value that a seccomp filter expects in the two arguments of clone3 and setns after those that the
+	// kernel uses: see [Start].
 	Pass [2]uint64
-	// Filter, when not empty, is a seccomp filter that the child loads for itself and all it starts, as an array of the
-	// kernel's struct sock_filter. The parent needs no_new_privs, or the capability for it.
+	// Filter, if not empty, is a seccomp filter that the child loads for itself and its descendants, as an array of the
+	// kernel's struct sock_filter. The parent needs no_new_privs, or the capability to load filters.
 	Filter []byte
 	// Offer makes the kernel kill the child and its descendants before the parent when memory runs out. Without it, the
 	// kernel could kill the parent, if most memory belongs to no process (for example, to sockets). The child can undo
-	// it.
+	// this.
 	Offer bool
 }
 
-// Apart is the user namespace of children that can be root in it but must not be root outside. A child can gain
-// privileges inside it by a program's setuid bit, but only the capabilities in Keep.
+// Apart is a user namespace for children that can be root in it but must not be root outside. In the namespace, a child
+// can gain privileges by a program's setuid bit, but only the capabilities in Keep.
 type Apart struct {
-	Namespace int    // an open user namespace, not the parent's
+	Namespace int    // an open user namespace, not that of the parent
 	Keep      uint64 // bit n is capability n
 }
 
@@ -71,12 +71,12 @@ type Step int
 const (
 	Fork Step = iota
 	Setup
-	Become // another user
+	Become // become another user
 	Chdir
 	Exec
 )
 
-// Error is why a program did not start.
+// Error is the error for a program that did not start.
 type Error struct {
 	Step  Step
 	Path  string // path of the program, or of the folder in step Chdir
@@ -89,12 +89,11 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Errno }
 
-// Start starts a program and returns its process. With an error of type
-// [*Error] the process, when it is not 0, is a dead child that the caller has
-// to reap like a living one.
+// Start starts a program and returns its process. With an error of type [*Error], a pid other than 0 is that of a dead
+// child. The caller has to reap it like a living one.
 //
-// A child has none of its parent's signal handlers. The kernel resets them if clone3 can be called. Otherwise, the child
-// resets them with about sixty calls, which take a millisecond on gVisor and almost no time on Linux.
+// A child has none of its parent's signal handlers. If clone3 can be called, the kernel resets them. Otherwise the
+// child resets them with about sixty calls, which take a millisecond on gVisor and almost no time on Linux.
 func Start(c Command) (pid int, err error) {
 	p, err := c.plan()
 	if err != nil {
@@ -104,7 +103,7 @@ func Start(c Command) (pid int, err error) {
 	id, errno := forkExec(p)
 	afterFork()
 	if p.bare && (errno == uintptr(unix.ENOSYS) || errno == uintptr(unix.EINVAL) || errno == uintptr(unix.EPERM)) {
-		noClone3.Store(true) // an older kernel, or a filter
+		noClone3.Store(true) // the kernel is too old, or a filter forbids clone3
 		p.bare = false
 		id, errno = forkExec(p)
 		afterFork()
@@ -124,7 +123,7 @@ func Start(c Command) (pid int, err error) {
 // noClone3 is set when clone3 cannot make a child without signal handlers.
 var noClone3 atomic.Bool
 
-// plan is a Command in the form that the child needs. The child may neither allocate nor touch its parent's stack.
+// plan is a Command in the form that the child needs. The child must neither allocate nor touch its parent's stack.
 type plan struct {
 	path, dir *byte
 	argv, env []*byte
@@ -139,7 +138,7 @@ type plan struct {
 	rights    unix.CapUserHeader
 	right     [2]unix.CapUserData
 	namespace uintptr   // namespace of Apart, else 0
-	dropped   []uintptr // the capabilities that a child in Apart gives up for good
+	dropped   []uintptr // the capabilities that a child in Apart drops permanently
 	root      bool      // the child is root in Apart
 	mask      uint64    // no signal is blocked
 	bare      bool      // the child starts without signal handlers
@@ -208,7 +207,7 @@ func (c Command) plan() (*plan, error) {
 	return p, nil
 }
 
-// droppedCapabilities returns the capabilities that are not kept.
+// droppedCapabilities returns the capabilities that are not in Keep.
 func (a *Apart) droppedCapabilities() (list []uintptr) {
 	for c := uintptr(0); c < 64; c++ { // includes capabilities of later kernels
 		if a.Keep&(1<<c) == 0 {
@@ -227,7 +226,7 @@ func (c Command) limit() *unix.Rlimit {
 	return &l
 }
 
-// openFiles is this process's limit of open files, zero when it is unknown.
+// openFiles is this process's limit of open files, zero if it is unknown.
 var openFiles = sync.OnceValue(func() (l unix.Rlimit) {
 	_ = unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &l)
 	return l

@@ -15,8 +15,7 @@ import (
 	"hutch/internal/linux/spawn"
 )
 
-// run starts c with its output in a pipe and returns what it printed and how
-// it ended.
+// run starts c with its output in a pipe. It returns the output and how the program ended.
 func run(t *testing.T, c spawn.Command) (string, syscall.WaitStatus) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -87,8 +86,8 @@ func TestChildHasNothingOfItsParent(t *testing.T) {
 
 	out, _ := run(t, shell(`ls /proc/self/fd | wc -l; grep NoNewPrivs /proc/self/status; cut -d' ' -f5,6 /proc/self/stat; echo $$ $$`))
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	// One of the four descriptors is the listing's own. Group and session of the
-	// shell's children are the shell.
+	// One of the four descriptors is the one that lists the folder. The shell is the leader of its children's group and
+	// session.
 	if len(lines) != 4 || lines[0] != "4" || lines[1] != "NoNewPrivs:\t1" || lines[2] != lines[3] {
 		t.Errorf("%q", lines)
 	}
@@ -104,8 +103,8 @@ func TestSignalsAreAsByDefault(t *testing.T) {
 	if _, err := fmt.Sscanf(out, "SigBlk: %x\nSigIgn: %x\n", &blocked, &ignored); err != nil {
 		t.Fatalf("%q: %v", out, err)
 	}
-	// glibc has 32 and 33 for itself, and its posix_spawn leaves them ignored:
-	// so in all that make starts.
+	// glibc uses 32 and 33 itself, and its posix_spawn leaves them ignored, so they are ignored in all programs that
+	// make starts.
 	if ignored &^= 1<<31 | 1<<32; blocked != 0 || ignored != 0 {
 		t.Errorf("%q", out)
 	}
@@ -206,8 +205,7 @@ func TestOffer(t *testing.T) {
 	}
 }
 
-// Many at once, with garbage collections in between, so that a child that
-// harms its parent's memory shows.
+// Many starts in parallel, with garbage collections in between, show whether a child damages its parent's memory.
 func TestParallel(t *testing.T) {
 	t.Parallel()
 	for range 8 {
@@ -256,7 +254,7 @@ func BenchmarkTrue(b *testing.B) {
 	})
 }
 
-// The child is under the filter from before it executes, and its parent is not.
+// The filter applies to the child from before it executes its program, and not to its parent.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -284,7 +282,7 @@ func TestFilter(t *testing.T) {
 // A child whose filter is refused does not execute.
 func TestFilterThatIsNone(t *testing.T) {
 	t.Parallel()
-	for _, filter := range [][]byte{make([]byte, 7), make([]byte, 8)} { // no whole instruction; one that ends without an answer
+	for _, filter := range [][]byte{make([]byte, 7), make([]byte, 8)} { // not a whole instruction; one without a verdict
 		c := shell("true")
 		c.Filter = filter
 		null, err := os.Open(os.DevNull)

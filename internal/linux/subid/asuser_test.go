@@ -6,5 +6,5 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// TestAsUser runs what needs subordinate ids.
+// TestAsUser runs the tests that need subordinate ids.
 func TestAsUser(t *testing.T) { hutchtest.Subordinate(t, "TestGiveAndRemove") }

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The cost for a server at its start, and for each create of a sandbox, which runs the two programs.
+// BenchmarkFind measures the cost for a server at its start, and for each create of a sandbox, which runs the two
+// programs.
 func BenchmarkFind(b *testing.B) {
 	ids, err := Find()
 	if err != nil || os.Geteuid() == 0 {

@@ -24,12 +24,13 @@ func (r Range) overlaps(other Range) bool {
 }
 
 const (
-	lastID     = 1<<32 - 2 // the next number means no id
-	mostRanges = 100       // a namespace has at most 340
+	lastID     = 1<<32 - 2 // the next number means "no id"
+	mostRanges = 100       // a namespace can have 340
 	mostText   = 16 << 20
 )
 
-// namesOf returns the names that /etc/passwd has for a user id. The environment is not asked: anyone can set it.
+// namesOf returns the names that /etc/passwd has for a user id. It does not use the environment, because anyone can set
+// that.
 func namesOf(passwd string, uid int) (names []string, err error) {
 	err = eachLine(passwd, func(f []string) {
 		if id, ok := parseID(field(f, 2)); ok && id == uid && f[0] != "" {
@@ -49,8 +50,8 @@ func accountIDs(path string) (ids []int, err error) {
 	return ids, err
 }
 
-// readRanges returns the ranges of a user, by its names or its number, and the first id after all ranges of the file.
-// A line that is not exactly as in subuid(5) is left out, and so is one that overlaps an earlier one of the user.
+// readRanges returns the ranges of a user, by the user's names or number, and the first id after all ranges of the
+// file. It ignores a line that is not exactly as in subuid(5), or that overlaps an earlier line of the user.
 func readRanges(path string, names []string, uid int) (ranges []Range, end int, err error) {
 	err = eachLine(path, func(f []string) {
 		first, ok := parseID(field(f, 1))
@@ -76,13 +77,14 @@ func field(f []string, n int) string {
 	return f[n]
 }
 
-// parseID accepts decimal digits only: no sign, no space, and no leading zero, which newuidmap reads as octal.
+// parseID accepts only decimal digits: no sign, no space, and no leading zero, because newuidmap reads a number with a
+// leading zero as octal.
 func parseID(s string) (int, bool) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	return int(n), err == nil && n <= lastID && strconv.FormatUint(n, 10) == s
 }
 
-// eachLine calls f with the fields of each line. A missing file is an empty one.
+// eachLine calls f with the fields of each line. A missing file counts as empty.
 func eachLine(path string, f func([]string)) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

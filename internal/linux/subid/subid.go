@@ -1,6 +1,6 @@
 // Package subid gives processes of an ordinary user the subordinate ids that an administrator has assigned to that user
-// in /etc/subuid and /etc/subgid: subuid(5). Only root can give such ids to a user namespace, so the programs newuidmap
-// and newgidmap do it, which are setuid root and check the same files.
+// in /etc/subuid and /etc/subgid: see subuid(5). Only root can give such ids to a user namespace. So the programs
+// newuidmap and newgidmap do it: they are setuid root, and check the same files.
 package subid
 
 import (
@@ -21,14 +21,15 @@ import (
 	"hutch/internal/linux/clone"
 )
 
-// fewest is how many subordinate ids a user needs: those of an image, up to 65534 of its user nobody, and one for the agent.
+// fewest is how many subordinate ids a user needs: the ids of an image, up to 65534 of its user nobody, and one id for
+// the agent.
 const fewest = 1 << 16
 
 // IDs are the subordinate ids of this process's user.
 type IDs struct {
-	Users, Groups Range // the largest of the user
+	Users, Groups Range // the largest ranges of the user
 
-	users, groups []Range // all
+	users, groups []Range // all ranges
 	helpers       [2]string
 }
 
@@ -37,10 +38,10 @@ type Missing struct{ Why, Fix string }
 
 func (m *Missing) Error() string { return m.Why + ": " + m.Fix }
 
-// helperFolders are where the two programs can be. The search path of the caller is not used.
+// helperFolders are the folders that can contain the two programs. The search path of the caller is not used.
 var helperFolders = []string{"/usr/bin", "/bin", "/usr/local/bin", "/run/wrappers/bin"}
 
-// helperNames are the programs for users and for groups.
+// helperNames are the names of the two programs, which map users and groups.
 var helperNames = [2]string{"newuidmap", "newgidmap"}
 
 const (
@@ -49,8 +50,8 @@ const (
 	noNewPrivs = "the server runs with no_new_privs, so that newuidmap gains no rights"
 )
 
-// Find finds the subordinate ids of this process's user, and tries them once. The error is a *Missing if an
-// administrator can do something about it.
+// Find finds the subordinate ids of this process's user, and maps them once as a trial. If an administrator can fix the
+// problem, the error is a *Missing.
 func Find() (*IDs, error) {
 	found, err := find(files{passwd: "/etc/passwd", group: "/etc/group", users: userFile, groups: groupFile}, os.Getuid(), helperFolders)
 	if err != nil {
@@ -66,10 +67,11 @@ func Find() (*IDs, error) {
 	return found, unix.Close(ns)
 }
 
-// files are the paths of the files that say who has which ids.
+// files are the paths of the files that assign ids to users.
 type files struct{ passwd, group, users, groups string }
 
-// find reads the files. All that is missing is in one error, so that one visit of an administrator is enough.
+// find reads the files. It reports everything that is missing in one error, so that an administrator can fix it in one
+// visit.
 func find(f files, uid int, folders []string) (*IDs, error) {
 	var missing Missing
 	found := &IDs{}
@@ -100,8 +102,8 @@ func find(f files, uid int, folders []string) (*IDs, error) {
 	return found, nil
 }
 
-// usable returns the ranges of a user in a file, without ranges that have the id of an account: a sandbox would act as
-// that account. It also returns the first id that no line of the file has.
+// usable returns the ranges of a user in a file, without ranges that have the id of an account, because a sandbox would
+// act as that account. It also returns the first id after all lines of the file.
 func usable(file, accountFile string, names []string, uid int) (ranges []Range, next int, err error) {
 	accounts, err := accountIDs(accountFile)
 	if err != nil {
@@ -121,7 +123,7 @@ func largest(ranges []Range) (most Range) {
 	return most
 }
 
-// add adds what is missing, and the command that fixes it.
+// add adds a missing thing, and the command that fixes it.
 func (m *Missing) add(why, fix string) {
 	if m.Why != "" {
 		m.Why, m.Fix = m.Why+", and ", m.Fix+" && "
@@ -129,7 +131,7 @@ func (m *Missing) add(why, fix string) {
 	m.Why, m.Fix = m.Why+why, m.Fix+fix
 }
 
-// addRanges says that a user has too few ids; all from first on are free.
+// addRanges reports that a user has too few ids; all ids from first on are free.
 func (m *Missing) addRanges(names []string, uid, first int) {
 	if len(names) == 0 {
 		m.add(fmt.Sprintf("the user %d has no account in /etc/passwd, and so no subordinate ids", uid),
@@ -151,13 +153,14 @@ func lookFor(name string, folders []string) string {
 	return ""
 }
 
-// helperTime limits how long a helper can take. It takes a millisecond where the files are the only source of names.
+// helperTime limits how long a helper can take. A helper takes a millisecond if the files are the only source of names.
 const helperTime = 10 * time.Second
 
-// Map gives ids to the user namespace of a process, a child of this one that has the same user and group.
+// Map gives ids to the user namespace of a process. The process must be a child of this one with the same user and
+// group.
 func (i *IDs) Map(pid int, users, groups []clone.ID) error {
 	done := make(chan error, 1)
-	go func() { done <- give(i.helpers[0], pid, users) }() // each writes another file
+	go func() { done <- give(i.helpers[0], pid, users) }() // each helper writes another file
 	return errors.Join(give(i.helpers[1], pid, groups), <-done)
 }
 
@@ -169,7 +172,7 @@ func give(helper string, pid int, ids []clone.ID) error {
 	ctx, cancel := context.WithTimeout(context.Background(), helperTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, helper, args...)
-	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"} // it gets nothing of ours
+	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"} // without our variables
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// write writes the files that say who has which ids, and two helpers.
+// write writes the files that assign ids to users, and two helpers.
 func write(t *testing.T, users, groups string) (files, []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func TestFind(t *testing.T) {
 	const whole = "ada:100000:65536\n"
 	for name, tt := range map[string]struct {
 		users, groups string
-		want          Range // of users; none if the size is 0
+		want          Range // range of users; size 0 means that an error is expected
 	}{
 		"by name":              {whole, whole, Range{100000, 65536}},
 		"by number":            {"1000:100000:65536\n", whole, Range{100000, 65536}},
@@ -89,7 +89,7 @@ func TestMissing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Names come from the files only.
+	// Names come only from the files.
 	t.Setenv("USER", "bob")
 	t.Setenv("LOGNAME", "bob")
 	if found, err := find(f, 1000, folders); err == nil {
@@ -97,7 +97,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// Files that are given away are removed with the help of the ids only, whatever their permissions.
+// Files that were given to subordinate ids can be removed only with the help of these ids, whatever their permissions.
 func TestGiveAndRemove(t *testing.T) {
 	ids, err := Find()
 	if err != nil || os.Geteuid() == 0 {

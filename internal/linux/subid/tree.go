@@ -14,21 +14,21 @@ import (
 	"hutch/internal/linux/clone"
 )
 
-// Owner is who a file of a tree is to belong to, as ids in an image: 0 is the first subordinate id.
+// Owner is the owner that a file of a tree should have, as ids in an image: 0 is the first subordinate id.
 type Owner struct {
-	Path     string // below the tree
+	Path     string // relative to the tree
 	UID, GID int
-	// Mode are the permissions and the bits that change a program's user, which giving a file away clears. It is 0 for
-	// a file without such bits, and for a link.
+	// Mode has the permissions and the setuid and setgid bits of a file, because a change of the owner clears these
+	// bits. It is 0 for a file without such bits, and for a link.
 	Mode uint32
 }
 
-// batch is how many files are changed in one child process. Meanwhile no other goroutine of this process can run on the
-// same processor, for about a millisecond.
+// batch is how many files are changed in one child process. While the child runs, for about a millisecond, no other
+// goroutine of this process can run on the same processor.
 const batch = 500
 
-// Give gives the files of a tree, which belong to this process's user, to the subordinate ids. Ids that the range lacks
-// are left: inside, such a file belongs to no user.
+// Give gives the files of a tree, which belong to this process's user, to the subordinate ids. It skips files whose id
+// in the image is outside of the range: inside, such a file belongs to no user.
 func (i *IDs) Give(dir string, owners []Owner) error {
 	ns, err := i.Namespace()
 	if err != nil {
@@ -72,7 +72,8 @@ func (i *IDs) Give(dir string, owners []Owner) error {
 	return flush()
 }
 
-// host returns the id of this host for an id of an image. The last id of a range is the agent's.
+// host returns the id on this host for an id of an image, or other if the range lacks that id. The last id of a range
+// is for the agent.
 func host(r Range, id, other int) uintptr {
 	if id < 0 || id >= Apart(r.Size) {
 		return uintptr(other)
@@ -80,7 +81,7 @@ func host(r Range, id, other int) uintptr {
 	return uintptr(r.First + id)
 }
 
-// Apart returns how many ids from 0 on commands have, if there are size ids for them and the agent.
+// Apart returns how many ids, counted from 0, commands have, if there are size ids for them and the agent.
 func Apart(size int) int { return min(size-1, 1<<16) }
 
 // RemoveAll removes a folder whose files can belong to subordinate ids of this user.
@@ -99,7 +100,7 @@ func RemoveAll(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// takeBack gives all folders below dir to this process's user, from the top down, so that it can remove what is in them.
+// takeBack gives all folders below dir to this process's user, from the top down, so that it can remove their content.
 func (i *IDs) takeBack(dir string) error {
 	ns, err := i.Namespace()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Path is the kernel's file for creating devices. A descriptor of it belongs to the network namespace of the thread that
-// opened it.
+// Path is the kernel's file for the creation of devices. A descriptor of it belongs to the network namespace of the
+// thread that opened the file.
 const Path = "/dev/net/tun"
 
 // ErrNone is the error if the machine does not offer TUN devices, or forbids them.
@@ -31,7 +31,7 @@ func Create(fd int) error {
 	return nil
 }
 
-// Check returns an error if devices cannot be created. It creates none.
+// Check returns an error if devices cannot be created. It creates no device.
 func Check() error {
 	fd, err := open()
 	if err == nil {
@@ -108,7 +108,7 @@ func configure(index uint32) error {
 		message  []byte
 		optional bool
 	}{
-		{noAddress(index), true}, // gVisor does not know this request, and makes no such address
+		{noAddress(index), true}, // gVisor does not know this request, but makes no such address anyway
 		{linkUp(index), false},
 		{address(index, unix.AF_INET, Inside4.Addr().AsSlice(), Inside4.Bits()), false},
 		{route(index, unix.AF_INET), false},
@@ -155,7 +155,7 @@ func route(index uint32, family uint8) []byte {
 	return message(unix.RTM_NEWROUTE, bytesOf(&info), attribute(unix.RTA_DST, all), attribute(unix.RTA_OIF, number(index)))
 }
 
-// ask sends a message of rtnetlink(7) and waits for the answer.
+// ask sends a message of rtnetlink(7) and waits for the response.
 func ask(s int, message []byte) error {
 	if err := unix.Sendto(s, message, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return os.NewSyscallError("sendto", err)

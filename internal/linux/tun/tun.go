@@ -1,8 +1,8 @@
 // Package tun creates the network device of a sandbox. The device has the same addresses in every sandbox and is the
 // default route. Its packets are read and written through a descriptor.
 //
-// Nothing else is on that network, so two sandboxes with the same addresses do not conflict, and a sandbox that is woken,
-// restored or forked finds its network unchanged.
+// Nothing else is on that network. So two sandboxes with the same addresses do not conflict, and a sandbox that is
+// woken, restored or forked finds its network unchanged.
 package tun
 
 import "net/netip"
@@ -13,9 +13,9 @@ const MTU = 65520
 // Name is the device's name.
 const Name = "eth0"
 
-// The addresses of the sandbox and of its gateway, which is also its name server. The IPv4 addresses are reserved for the
-// link between a host and its translator to the internet (RFC 7335), and the IPv6 prefix is unique to this project
-// (RFC 4193). So they hide no private network.
+// These are the addresses of the sandbox and of its gateway, which is also its name server. The IPv4 addresses are
+// reserved for the link between a host and its translator to the internet (RFC 7335), and the IPv6 prefix is unique to
+// this project (RFC 4193). So these addresses hide no private network.
 var (
 	Inside4  = netip.MustParsePrefix("192.0.0.2/30")
 	Gateway4 = netip.MustParseAddr("192.0.0.1")

@@ -18,7 +18,7 @@ import (
 )
 
 // Boot reads the first message from standard input, and listens where the message says. After that, standard input is
-// the null device. The result listens on a descriptor.
+// the null device. The returned message has the listener's descriptor as its address.
 func Boot() (wire.Boot, error) {
 	var boot wire.Boot
 	if err := json.NewDecoder(os.Stdin).Decode(&boot); err != nil {
@@ -57,7 +57,8 @@ func limitFiles() error {
 	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l)
 }
 
-// listen makes the socket that the daemon connects to, open to any user: its folder is closed to others.
+// listen makes the socket that the daemon connects to, with permissions for any user: only its folder is closed to
+// other users.
 func listen(path string) (int, error) {
 	ln, err := net.Listen("unix", path)
 	if err != nil {
@@ -77,8 +78,8 @@ func listen(path string) (int, error) {
 	return unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 }
 
-// inherit lets the agent pass on the right to read all files, to the program that saves files (spawn.Command.ReadAll);
-// no other program gets it.
+// inherit lets the agent pass on the right to read all files to the program that saves files (spawn.Command.ReadAll).
+// No other program gets this right.
 func inherit() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

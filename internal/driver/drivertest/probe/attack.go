@@ -57,7 +57,7 @@ func attack(attempts []attempt) {
 	}
 }
 
-// openDescriptor opens a file that the agent has open. The numbers of its descriptors are not secret.
+// openDescriptor opens a file that the agent has open. The numbers of the agent's descriptors are not secret.
 func openDescriptor() error {
 	list, err := os.ReadDir("/proc/1/fd")
 	if err != nil {
@@ -85,7 +85,7 @@ func readSome(path string) error {
 	return err
 }
 
-// stopped stops a process, which a program may try without effect: the first one of a namespace takes no signals.
+// stopped stops a process, and checks that it is stopped: the first process of a namespace ignores the signal.
 func stopped(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err
@@ -100,7 +100,7 @@ func stopped(pid int) error {
 func writeLimits() error {
 	var found []string
 	for _, pattern := range []string{"/sys/fs/cgroup/*.max", "/sys/fs/cgroup/*/*.max", "/sys/fs/cgroup/*/*/*limit*"} {
-		files, _ := filepath.Glob(pattern) // our own pattern is valid
+		files, _ := filepath.Glob(pattern) // no error, because our pattern is valid
 		found = append(found, files...)
 	}
 	for _, path := range found {

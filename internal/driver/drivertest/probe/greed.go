@@ -29,7 +29,8 @@ func useUpMemory() error {
 // allocated is the memory that useUpMemory uses.
 var allocated [][]byte
 
-// replaceFiles puts pipes and links where the agent or the daemon could look for files, and moves all files that it can.
+// replaceFiles puts pipes and links at paths where the agent or the daemon could look for files, and moves all files
+// that it can move.
 func replaceFiles() {
 	for _, path := range []string{"/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev/ptmx", "/dev/null", "/tmp", "/.hutch", "/workspace"} {
 		os.Rename(path, path+".old")

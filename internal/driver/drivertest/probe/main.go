@@ -1,5 +1,5 @@
-// Probe is the only program of an image that has no shell. It does everything that the tests of such an image need,
-// without any file of the image.
+// Probe is the only program of an image that has no shell. It does everything that the tests of such an image need, and
+// uses no file of the image.
 package main
 
 import (
@@ -57,7 +57,7 @@ func run(what string, args []string) error {
 	case "hold":
 		time.Sleep(time.Hour)
 		return nil
-	case "inotify": // prints how many instances it can have
+	case "inotify": // prints how many inotify instances it can have
 		n := 0
 		for ; err(syscall.InotifyInit()) == nil; n++ {
 		}
@@ -90,7 +90,7 @@ func stat(path string) error {
 	return nil
 }
 
-// fill writes a file of a given number of MiB.
+// fill writes a file with the given size in MiB.
 func fill(path, mib string) error {
 	n, err := strconv.ParseInt(mib, 10, 64)
 	if err != nil {
@@ -108,7 +108,7 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return copy(b, bytes.Repeat([]byte{1}, len(b))), nil }
 
-// tick counts in memory, and keeps the count in a file.
+// tick counts in memory, and writes the count to a file.
 func tick(path string) error {
 	for n := 1; ; n++ {
 		if err := os.WriteFile(path, []byte(strconv.Itoa(n)), 0o644); err != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rootAttempts are further attacks by root inside. Each reports success by a nil error.
+// rootAttempts are further attacks, by root inside. Each reports success by a nil error.
 var rootAttempts = []attempt{
 	{"kill the agent", func() error { return syscall.Kill(1, syscall.SIGKILL) }},
 	{"wake the agent by a signal", func() error { return syscall.Kill(1, syscall.SIGUSR1) }},
@@ -100,7 +100,7 @@ var rootAttempts = []attempt{
 	{"the root of a changed root", leaveRoot},
 }
 
-// idAttempts are attacks by root inside native, where the kernel gives a sandbox only some ids.
+// idAttempts are attacks by root inside an instance of native, where the kernel gives a sandbox only some ids.
 var idAttempts = []attempt{
 	{"become a user beyond the map", func() error { return syscall.Setresuid(beyond, beyond, beyond) }},
 	{"join a group beyond the map", func() error { return syscall.Setgroups([]int{beyond}) }},
@@ -113,7 +113,7 @@ var idAttempts = []attempt{
 // beyond is an id that no image of native can use.
 const beyond = 1 << 16
 
-// attempt is something that must not succeed.
+// attempt is an attack that must not succeed.
 type attempt struct {
 	name string
 	try  func() error
@@ -147,8 +147,8 @@ func signalByDescriptor() error {
 	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 }
 
-// signalByOwner asks the kernel for a signal to the agent with each byte in a socket. The kernel refuses silently, so
-// the test checks whether the agent is alive.
+// signalByOwner asks the kernel to signal the agent for each byte in a socket. The kernel refuses silently, so the test
+// checks whether the agent is alive.
 func signalByOwner() error {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
@@ -270,8 +270,8 @@ func capability(c int) error {
 	return unix.Capset(&header, &data[0])
 }
 
-// leaveRoot changes its root, and looks for one above: in a container that finds the same root again. It is last,
-// since the program does not return.
+// leaveRoot changes its root, and looks for a root above it. In a container, it finds the same root again. It is the
+// last attempt, because the program cannot get back.
 func leaveRoot() error {
 	before, err := os.ReadDir("/")
 	if err != nil {

@@ -1,11 +1,12 @@
-// Package builds keeps the programs that gVisor sandboxes run in, by content.
+// Package builds keeps the programs in which gVisor sandboxes run. They are named by their content.
 //
-// A build is the programs hutch-runsc, hutch-gofer and hutch-agent of one version of Hutch. Only the build that saved the
-// memory of a sandbox can restore it, because the memory contains the state of gVisor and of the agent. So each save names its
-// build, and a server keeps the builds that saves need: an upgrade replaces the installed programs, but not these.
+// A build is the programs hutch-runsc, hutch-gofer and hutch-agent of one version of Hutch. Only the build that saved
+// the memory of a sandbox can restore it, because the memory contains the state of gVisor and of the agent. So each
+// save names its build, and a server keeps the builds that saves need: an upgrade replaces the installed programs, but
+// not these.
 //
-// The name of a build contains the digest of its programs. A build that came from elsewhere is used only if its content
-// has that digest.
+// The name of a build contains the digest of its programs. A build that came from another machine is used only if its
+// content has that digest.
 package builds
 
 import (
@@ -38,13 +39,13 @@ const (
 	runsc = "hutch-runsc"
 )
 
-// programs are the files of a build. hutch-runsc starts hutch-gofer, which has to be beside it.
+// programs are the files of a build. hutch-runsc starts hutch-gofer, which has to be in the same folder.
 var programs = []string{agent, "hutch-gofer", runsc}
 
-// most bounds the bytes of a program.
+// most limits the size of a program, in bytes.
 const most = 512 << 20
 
-// Build is where the programs of one build are.
+// Build has the paths of the programs of one build.
 type Build struct {
 	Name  string // empty for programs that are not kept
 	Runsc string // the paths of programs
@@ -57,12 +58,12 @@ type Store struct {
 	contract string
 
 	mu        sync.Mutex
-	checked   map[string]bool // builds whose content has been compared with their names
+	checked   map[string]bool // builds whose content was verified
 	installed string          // the build that Add returned
 }
 
-// Open returns the store in a folder, which it makes. All builds of a contract are used in the same way: same protocol with
-// the agent, same calls to gVisor.
+// Open returns the store in a folder, which it makes if it is missing. All builds with the same contract are used in
+// the same way: they have the same protocol with the agent, and the same calls to gVisor.
 func Open(dir, contract string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -73,14 +74,14 @@ func Open(dir, contract string) (*Store, error) {
 // Contract returns the prefix of the names of all builds that can be used here.
 func (s *Store) Contract() string { return s.contract }
 
-// fits reports whether a build can be used here, provided that its programs are here.
+// fits reports whether a build can be used here, if its programs are here.
 func (s *Store) fits(name string) bool {
 	digest, ok := strings.CutPrefix(name, s.contract)
 	b, err := hex.DecodeString(digest)
 	return ok && err == nil && len(b) == sha256.Size && strings.ToLower(digest) == digest
 }
 
-// Get returns a build that is kept here. The error says what to do without it.
+// Get returns a build that is kept here. The error for a missing build says how to proceed without it.
 func (s *Store) Get(name string) (Build, error) {
 	if !s.fits(name) {
 		return Build{}, hutch.Errorf(hutch.Conflict, "it was saved by programs that this version of Hutch cannot use (build %.20q)", name)
@@ -99,7 +100,7 @@ func (s *Store) Get(name string) (Build, error) {
 		if is != name {
 			return Build{}, hutch.Errorf(hutch.Conflict, "the kept programs that saved it are damaged (build %.20s)", name)
 		}
-		for _, program := range programs { // a backup can have lost the permissions and times
+		for _, program := range programs { // a backup can lose permissions and times
 			if err := settle(filepath.Join(dir, program)); err != nil {
 				return Build{}, err
 			}
@@ -139,7 +140,7 @@ func (s *Store) nameOf(path func(program string) string) (string, error) {
 	return s.contract + sum.String(), nil
 }
 
-// digest is made of the SHA-256 of each program.
+// digest has the SHA-256 of each program.
 type digest map[string]hash.Hash
 
 func (d digest) of(program string) io.Writer {
@@ -187,7 +188,7 @@ func (s *Store) Add(runscPath, agentPath string) (Build, error) {
 	return in(now.Build, filepath.Join(s.dir, now.Build)), nil
 }
 
-// sources returns where the installed programs are.
+// sources returns a function for the paths of the installed programs.
 func sources(runscPath, agentPath string) func(program string) string {
 	if real, err := filepath.EvalSymlinks(runscPath); err == nil {
 		runscPath = real
@@ -203,7 +204,7 @@ func sources(runscPath, agentPath string) func(program string) string {
 	}
 }
 
-// index returns the path of a file that says which build the installed programs are.
+// index returns the path of the file that records the build of the installed programs.
 func (s *Store) index() string { return filepath.Join(s.dir, "installed.json") }
 
 type installed struct {
@@ -240,11 +241,12 @@ func (s *Store) has(name string) bool {
 	})
 }
 
-// untouched is the time of all kept programs. gVisor compares it when it restores memory, also on another machine.
+// untouched is the modification time of all kept programs. gVisor compares it when it restores memory, also on another
+// machine.
 var untouched = time.Unix(1, 0)
 
-// fill keeps the programs that open returns, and returns the name of the build. If want is not empty, it is the name that
-// they must have.
+// fill keeps the programs that open returns, and returns the name of the build. Unless want is empty, the name must
+// equal it.
 func (s *Store) fill(open func(program string) (io.ReadCloser, error), want string) (name string, err error) {
 	half, err := os.MkdirTemp(s.dir, ".new-")
 	if err != nil {
@@ -330,7 +332,7 @@ func (s *Store) Send(name string, w io.Writer) error {
 	return out.Close()
 }
 
-// Receive keeps a build that Send wrote. It verifies that the programs are those of the build.
+// Receive keeps a build that Send wrote. It verifies the programs by the build's name.
 func (s *Store) Receive(name string, r io.Reader) error {
 	if !s.fits(name) {
 		_, err := s.Get(name)
@@ -358,7 +360,7 @@ func (b Build) Mark(dir string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(b.Name), 0o600)
 }
 
-// Marked returns the name of the build of an instance or a save; empty if it has none.
+// Marked returns the name of the build of an instance or a save; empty if there is no name.
 func Marked(dir string) (string, error) {
 	f, err := os.Open(filepath.Join(dir, file))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,7 +15,7 @@ import (
 	"hutch"
 )
 
-// install writes programs with that content, and returns their paths.
+// install writes programs with the given content, and returns their paths.
 func install(t *testing.T, dir, content string) (runscPath, agentPath string) {
 	t.Helper()
 	for _, program := range programs {
@@ -55,7 +55,7 @@ func content(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestAdd: an upgrade replaces the installed programs, and the kept ones stay as they were.
+// TestAdd: an upgrade replaces the installed programs, but the kept programs do not change.
 func TestAdd(t *testing.T) {
 	s, dir := open(t), t.TempDir()
 	first := add(t, s, dir, "one")
@@ -84,7 +84,7 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// TestGet: the error says why a build cannot be used.
+// TestGet: the error explains why a build cannot be used.
 func TestGet(t *testing.T) {
 	s := open(t)
 	b := add(t, s, t.TempDir(), "one")
@@ -109,7 +109,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// TestSend: a build arrives whole, or not at all, and only as what it is.
+// TestSend: a build arrives completely or not at all, and only under its own name.
 func TestSend(t *testing.T) {
 	from, to := open(t), open(t)
 	b, other := add(t, from, t.TempDir(), "one"), add(t, from, t.TempDir(), "two")
@@ -215,7 +215,7 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// TestNotExecutable: programs are not kept where they cannot be executed.
+// TestNotExecutable: programs are not kept in a folder in which they cannot be executed.
 func TestNotExecutable(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount a file system")

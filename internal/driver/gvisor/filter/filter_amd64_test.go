@@ -27,7 +27,7 @@ import (
 
 var write = flag.Bool("write", false, "write the filters instead")
 
-// The filters equal those that this version of gVisor compiles.
+// The filters equal the ones that this version of gVisor compiles.
 func TestFiltersAreOfThisVersion(t *testing.T) {
 	now := map[string]precompiledseccomp.Program{"Gofer": compileGofer(t), "Sentry": compileSentry(t)}
 	if *write {
@@ -43,7 +43,7 @@ func TestFiltersAreOfThisVersion(t *testing.T) {
 	}
 }
 
-// The filter that a process installs equals, instruction for instruction, the one that gVisor makes of the same
+// The filter that a process installs equals, instruction for instruction, the filter that gVisor makes from the same
 // values.
 func TestFiltersFilledIn(t *testing.T) {
 	rules, deny := gofer.Rules(goferOptions)
@@ -88,7 +88,7 @@ func compileGofer(t *testing.T) precompiledseccomp.Program {
 	panic("unreachable")
 }
 
-// compileSentry does what gVisor's PrecompiledPrograms does, for one of its six hundred programs.
+// compileSentry does what gVisor's PrecompiledPrograms does, but for only one of its six hundred programs.
 func compileSentry(t *testing.T) precompiledseccomp.Program {
 	info := systrapInfo(t)
 	opt := sentryOptions(info)
@@ -117,7 +117,7 @@ func systrapInfo(t *testing.T) platform.SeccompInfo {
 	return constructor.PrecompiledSeccompInfo()[0]
 }
 
-// filledIn is a platform whose variables have other values.
+// filledIn is a platform with other values for its variables.
 type filledIn struct {
 	platform.SeccompInfo
 	vars precompiledseccomp.Values
@@ -131,7 +131,8 @@ func (f filledIn) Variables() precompiledseccomp.Values {
 	return own
 }
 
-// SyscallFilters corrects the one rule that contains the pid of the compiling process instead of the installing one.
+// SyscallFilters corrects the one rule that contains the pid of the compiling process instead of that of the installing
+// process.
 func (f filledIn) SyscallFilters(vars precompiledseccomp.Values) seccomp.SyscallRules {
 	rules := f.SeccompInfo.SyscallFilters(vars)
 	rules.Remove(unix.SYS_RT_TGSIGQUEUEINFO)

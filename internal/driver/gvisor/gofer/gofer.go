@@ -1,5 +1,5 @@
 // Package gofer serves the image's files to a gVisor sandbox, from a program that can do nothing else. gVisor's own
-// gofer is a role of runsc, and each one holds the tables of a whole kernel that it does not use: 2.5 MB for every
+// gofer is a role of runsc. There, each gofer holds the tables of a whole kernel that it does not use: 2.5 MB for every
 // sandbox. So hutch-runsc sets up the gofer's file system, drops its privileges, and becomes hutch-gofer.
 package gofer
 
@@ -20,21 +20,21 @@ import (
 
 // Service describes the gofer's work. It is the last argument of the program, and the sockets that it names are open.
 type Service struct {
-	Root   string // the served folder, below the root of the process
+	Root   string // the served folder, relative to the root of the process
 	Mounts []Mount
 	Files  fsgofer.Config
 	Filter filter.Options
-	Exit   int // descriptor of the sandbox's process, so that the gofer ends after it; -1 for none
+	Exit   int // descriptor of the sandbox's process, whose end ends the gofer; -1 for none
 }
 
-// Mount is a part of the image, and the socket of its client.
+// Mount is a part of the image, with the socket of its client.
 type Mount struct {
 	Socket   int
 	Path     string
 	ReadOnly bool
 }
 
-// Encode returns the program argument that tells the gofer what to serve.
+// Encode returns the program argument that describes the gofer's work.
 func (s Service) Encode() (string, error) {
 	text, err := json.Marshal(s)
 	return string(text), err

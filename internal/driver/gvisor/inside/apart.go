@@ -16,11 +16,13 @@ import (
 
 // Commands of an image can run as root, and the agent must be out of their reach. So they are in a separate user
 // namespace, which has every id except the agent's: the agent takes an id that no other process can have or reach. The
-// capabilities of root there apply to files and processes with ids of that namespace, and to nothing that belongs to
-// the sandbox as a whole: not to the agent, mounts, the host name, devices of the network or the control groups.
+// capabilities of root in that namespace apply to files and processes with ids of that namespace. They do not apply to
+// anything that belongs to the sandbox as a whole: not to the agent, mounts, the host name, devices of the network or
+// the control groups.
 //
-// Only access by the owner of a file is left, because the files of gVisor's own file systems belong to user 0: protect
-// makes those read only, and gives the folder of the socket of daemon and agent to the agent's id.
+// That leaves only access by the owner of a file, because the files of gVisor's own file systems belong to user 0. So
+// protect makes those file systems read only, and gives the folder of the socket between daemon and agent to the
+// agent's id.
 
 const (
 	agentID   = wire.AgentID
@@ -36,7 +38,7 @@ const (
 // readOnly are the flags of a mount that no program can write to.
 const readOnly = unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// protect puts the files that only the agent and the daemon may use out of the reach of root.
+// protect makes the files that only the agent and the daemon may use inaccessible to root.
 func protect() error {
 	if err := unix.Mount("", groups, "", readOnly, ""); err != nil {
 		return fmt.Errorf("make %s read only: %w", groups, err)
@@ -47,7 +49,7 @@ func protect() error {
 	if err := unix.Mount("", settings, "", readOnly, ""); err != nil {
 		return fmt.Errorf("make %s read only: %w", settings, err)
 	}
-	// The file system of devices is memory without a limit. Devices can still be written to after this.
+	// The file system of devices is in memory, and has no limit. Devices can still be written to after this.
 	if err := unix.Mount("", devices, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID, ""); err != nil {
 		return fmt.Errorf("make %s read only: %w", devices, err)
 	}
@@ -57,9 +59,9 @@ func protect() error {
 		err = unix.Mount(socketDir, to, "", unix.MS_MOVE, "")
 	}
 	if err == nil {
-		err = os.Chown(socketDir, agentID, agentID) // this is now the empty folder that the mount covered
+		err = os.Chown(socketDir, agentID, agentID) // the path is now the empty folder that the mount covered
 	}
-	if err == nil { // a mount, which root cannot move
+	if err == nil { // makes the folder a mount, which root cannot move
 		err = unix.Mount(ownDir, ownDir, "", unix.MS_BIND|unix.MS_REC, "")
 	}
 	if err != nil {
@@ -68,18 +70,18 @@ func protect() error {
 	return nil
 }
 
-// The arguments of capset for all threads. They must not move in memory.
+// These are the arguments of capset for all threads. They must not move in memory.
 var (
 	header = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	sets   [2]unix.CapUserData
 )
 
-// becomeAgent gives this process the agent's id, with the capabilities that it has.
+// becomeAgent gives this process the agent's id, and keeps its capabilities.
 func becomeAgent() error {
 	if err := unix.Capget(&header, &sets[0]); err != nil {
 		return err
 	}
-	// The setting stays: package creds switches to the id of root, and back.
+	// The setting must stay, because package creds switches to the id of root and back.
 	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1, 0, 0, 0, 0); errno != 0 {
 		return errno
 	}
@@ -94,7 +96,7 @@ func becomeAgent() error {
 }
 
 // newNamespace makes the user namespace of commands, and returns a descriptor of it. A separate process makes it and
-// ends: a program with threads cannot make one.
+// then ends, because a program with threads cannot make a user namespace.
 func newNamespace() (int, error) {
 	pid, pidfd, err := clone.Start(clone.Command{Path: agentPath, Argv: []string{"hutch-agent", Hold}, Namespaces: unix.CLONE_NEWUSER})
 	if err != nil {
@@ -116,7 +118,7 @@ func newNamespace() (int, error) {
 	return unix.Open(proc+"ns/user", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 }
 
-// Hold is the argument with which the agent's program only waits to be killed.
+// Hold is the argument that makes the agent's program only wait to be killed.
 const Hold = "hold"
 
 // Wait never returns.

@@ -1,5 +1,5 @@
-// Package inside prepares a gVisor sandbox from inside, before its first process becomes the agent; these steps
-// cannot be done from outside.
+// Package inside prepares a gVisor sandbox from inside, before its first process becomes the agent. These steps cannot
+// be done from outside.
 package inside
 
 import (
@@ -18,15 +18,15 @@ import (
 // Threads is how many threads the agent keeps in reserve. They count towards the limit on processes inside.
 const Threads = 16
 
-// Prepare empties the bounding set of this process, so that no program that it starts can gain privileges, and writes
-// the control files that settings give as path=value. If filter is not nil, it puts this process under that seccomp
-// filter, an array of the kernel's struct sock_filter.
+// Prepare empties the bounding set of this process, so that no program that it starts can gain privileges. It also
+// writes the control files that settings give as path=value. If filter is not nil, it puts this process under that
+// seccomp filter, an array of the kernel's struct sock_filter.
 //
 // In gVisor the agent itself has no filter, and each child loads one for itself ([wire.Boot].Filter). For each thread
-// that is created or restored with a filter, gVisor runs it on every system call number: 0.6 ms of CPU each, and the
-// agent has 25 threads.
+// that is created or restored with a filter, gVisor runs the filter on every system call number. That takes 0.6 ms of
+// CPU each, and the agent has 25 threads.
 //
-// If commands must be apart, it returns a descriptor of their user namespace; otherwise 0.
+// If apart is set, Prepare returns a descriptor of the user namespace of commands; otherwise 0.
 func Prepare(filter []byte, settings []string, apart bool) (namespace int, err error) {
 	// This must come before further threads exist: each has its own bounding set.
 	if err := errors.Join(shed(), coverStart()); err != nil {
@@ -55,7 +55,7 @@ func Prepare(filter []byte, settings []string, apart bool) (namespace int, err e
 	return namespace, nil
 }
 
-// separate makes the user namespace of commands, and puts the agent's files out of its reach.
+// separate makes the user namespace of commands, and makes the agent's files inaccessible to it.
 func separate() (int, error) {
 	if err := protect(); err != nil {
 		return 0, err
@@ -83,8 +83,9 @@ func load(filter []byte) error {
 	return nil
 }
 
-// reserveThreads starts n threads, which the runtime keeps for later. If the runtime needed a new thread while the limit on
-// processes is reached, it would end the agent and with it the sandbox; any fork bomb could cause that.
+// reserveThreads starts n threads, which the runtime keeps for later. If the runtime needed a new thread while the
+// limit on processes is reached, the runtime would end the agent and with it the sandbox. Any fork bomb could cause
+// that.
 func reserveThreads(n int) {
 	var ready, done sync.WaitGroup
 	ready.Add(n)

@@ -13,9 +13,9 @@ import (
 	"hutch/internal/wire"
 )
 
-// gVisor shows the environment with which this process was started to every program, in a file of its own in /proc. The
-// boot message is in that environment, with the pass that opens clone3. So the file is covered, and the pass replaced:
-// a program that mounts another /proc finds a pass that opens nothing.
+// gVisor shows the environment with which this process was started to every program, in a file of gVisor's own in
+// /proc. That environment has the boot message, which contains the pass for clone3. So the file is covered and the pass
+// is replaced: a program that mounts another /proc finds only a useless pass.
 
 const environment = "/proc/gvisor/spec_environ"
 
@@ -30,12 +30,12 @@ func coverStart() error {
 	return nil
 }
 
-// The parts of a filter's instruction: the code, two jumps and a value.
+// These are the parts of a filter's instruction: the code, two jumps and a value.
 const (
 	instruction = 8
 	loadWord    = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 	jumpIfEqual = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-	thirdArg    = 16 + 2*8 // its position in the kernel's struct seccomp_data
+	thirdArg    = 16 + 2*8 // position of the third argument in the kernel's struct seccomp_data
 )
 
 // RenewPass replaces the pass in a boot message, and in its filter, by one that only this process knows.

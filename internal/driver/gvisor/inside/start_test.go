@@ -8,7 +8,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// The filter with a new pass is the one that would have been made for it.
+// Replacing the pass in a filter gives the same filter as making it with the new pass.
 func TestRenewPass(t *testing.T) {
 	t.Parallel()
 	for name, filter := range map[string]func(seccomp.Pass) ([]byte, error){"a user": seccomp.Ancestry, "any user": seccomp.AncestryApart} {

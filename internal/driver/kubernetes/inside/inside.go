@@ -1,14 +1,14 @@
 // Package inside is the part of the runtime kubernetes that runs in a pod, in the agent's program.
 //
-// The first process of the container, [Pod], waits for the boot message, and then builds the instance around a second
-// process: namespaces of users, mounts, network, names and IPC, and a root that shows the container's folders. That process
-// becomes the agent. So programs never have the pod's network, whether or not the cluster enforces policies, and
-// everything that they write is in memory of a limited size. It needs no capability over the machine: the second process
-// has all capabilities, but only over its own namespaces, and keeps those of an agent.
+// The first process of the container, [Pod], waits for the boot message. Then it builds the instance around a second
+// process: with namespaces of users, mounts, network, names and IPC, and a root that shows the container's folders. The
+// second process becomes the agent. So programs never have the pod's network, whether or not the cluster enforces
+// policies, and everything that they write is in memory of a limited size. No capability over the machine is needed:
+// the second process has all capabilities, but only over its own namespaces, and keeps only those of an agent.
 //
-// The daemon reaches the pod only through "exec" of the cluster's API, which starts [Relay] in the container. A relay is
-// a multiplexer: each stream of it is one connection to the first process, whose first byte says what it is for. The
-// boot message with the agent's token comes on such a stream, so it is not in any object of the cluster.
+// The daemon reaches the pod only through "exec" of the cluster's API, which starts [Relay] in the container. A relay
+// is a multiplexer: each of its streams is one connection to the first process. The first byte of a stream is its
+// purpose. The boot message with the agent's token comes on such a stream, so it is not in any object of the cluster.
 package inside
 
 import (
@@ -23,7 +23,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// Commands of the agent's program.
+// These are commands of the agent's program.
 const (
 	PodCommand      = "kubernetes-pod"
 	RelayCommand    = "kubernetes-relay"
@@ -31,7 +31,7 @@ const (
 	instanceCommand = "kubernetes-instance"
 )
 
-// Folder is a volume of the container, which holds the agent's program and is writable to root only.
+// Folder is a volume of the container that holds the agent's program. Only root can write to it.
 const Folder = "/.hutch"
 
 const (
@@ -39,41 +39,42 @@ const (
 	podSocket    = Folder + "/run/pod"
 	agentSocket  = Folder + "/run/agent"
 	memoryDir    = Folder + "/memory" // written files
-	layersDir    = Folder + "/layers" // what the root is made of
-	rootDir      = Folder + "/root"   // where the root is mounted before it is entered
+	layersDir    = Folder + "/layers" // the parts of the root
+	rootDir      = Folder + "/root"   // the mount point of the root before it becomes the root
 )
 
-// The first byte of a stream says what it is for.
+// These are the purposes of a stream; its first byte is one of them.
 const (
 	ToBoot    = 'b' // a Boot as JSON; the answer is a Reply
 	ToAgent   = 'a' // a connection to the agent
-	ToUsage   = 'u' // the answer is a Usage
-	ToFiles   = 'f' // chunks of a tar archive, each after its length in four bytes; after an empty one, a Reply
-	ToMemory  = 'm' // the answer is the memory in use, in eight bytes, again whenever it changes above the limit
-	ToNetwork = 'n' // packets, each after its length in two bytes; the newest such stream has the device
+	ToUsage   = 'u' // the answer is a Usage as JSON
+	ToFiles   = 'f' // chunks of a tar archive, each after its length in four bytes; an empty chunk; a Reply
+	ToMemory  = 'm' // the memory in use, in eight bytes; sent again whenever it changes above the limit
+	ToNetwork = 'n' // packets, each after its length in two bytes; only the newest such stream has the device
 )
 
 // Boot describes an instance.
 type Boot struct {
 	Agent wire.Boot `json:"agent"`
-	// Files are put over those of the container; a folder precedes its content.
+	// Files replace those of the container. A folder comes before its content.
 	Files []File `json:"files"`
-	// Writable are the folders of the user, all of them in Files. They begin empty.
+	// Writable are the folders of the user, all of them in Files. They are empty at first.
 	Writable []string `json:"writable"`
 	// Size and Inodes limit the written files.
 	Size   int64 `json:"size"`
 	Inodes int64 `json:"inodes"`
-	// Memory says when the memory in use is reported.
+	// Memory has the limits at which the memory in use is reported.
 	Memory memguard.Limits `json:"memory"`
-	// Limit is the limit of the memory of programs, in bytes, as they see it. 0: they see what the container shows.
+	// Limit is the limit of the programs' memory that programs can see, in bytes. If it is 0, they see the values of
+	// the container.
 	Limit int64 `json:"limit"`
 	// Processes bounds the processes and threads of the user.
 	Processes uint64 `json:"processes"`
-	// Network asks for a network device.
+	// Network requests a network device.
 	Network bool `json:"network"`
 }
 
-// File is a file or a folder over the container's.
+// File is a file or a folder that replaces one of the container.
 type File struct {
 	Path    string      `json:"path"`
 	Mode    os.FileMode `json:"mode"`
@@ -82,14 +83,14 @@ type File struct {
 	Content string      `json:"content,omitempty"`
 }
 
-// Reply answers a Boot, and a request for the files: it succeeded if Error is empty.
+// Reply answers a Boot, and a request for the files. An empty Error means success.
 type Reply struct {
 	Error string `json:"error,omitempty"`
-	// NoNetwork says that the instance has no device, because the container offers none.
+	// NoNetwork reports that the instance has no device, because the container offers none.
 	NoNetwork bool `json:"noNetwork,omitempty"`
 }
 
-// Usage is what the container uses now. Figures that cannot be measured are 0.
+// Usage is what the container uses at present. Figures that cannot be measured are 0.
 type Usage struct {
 	CPUSeconds float64 `json:"cpuSeconds"`
 	Memory     int64   `json:"memory"`
@@ -99,7 +100,7 @@ type Usage struct {
 	OOMKills   int     `json:"oomKills"`
 }
 
-// chunks writes a stream in chunks; Unchunk reads it.
+// chunks writes a stream in chunks, which Unchunk reads.
 type chunks struct{ w io.Writer }
 
 func (c chunks) Write(b []byte) (int, error) {
@@ -112,7 +113,7 @@ func (c chunks) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// end writes the chunk after the last.
+// end writes the empty chunk that ends the stream.
 func (c chunks) end() error {
 	_, err := c.w.Write(make([]byte, 4))
 	return err
@@ -121,7 +122,7 @@ func (c chunks) end() error {
 // mostChunk bounds the length of a chunk.
 const mostChunk = 1 << 20
 
-// Unchunk copies the content of chunks until the empty one.
+// Unchunk copies the content of chunks until an empty chunk.
 func Unchunk(w io.Writer, r io.Reader) error {
 	for {
 		var size [4]byte

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// TestChunks: a stream in chunks comes out as it went in; one that is cut off, or lies about its lengths, is an error.
+// TestChunks: a stream that was written in chunks is read unchanged. A stream that is cut off, or has false lengths, is
+// an error.
 func TestChunks(t *testing.T) {
 	var b bytes.Buffer
 	c := chunks{&b}
@@ -37,7 +38,7 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// TestPackets: each packet is one write, and one that is cut off is not written.
+// TestPackets: each packet is one write, and a packet that is cut off is not written.
 func TestPackets(t *testing.T) {
 	var stream bytes.Buffer
 	for _, p := range []string{"first", "", "second"} {
@@ -55,7 +56,7 @@ type writes []string
 
 func (w *writes) Write(b []byte) (int, error) { *w = append(*w, string(b)); return len(b), nil }
 
-// TestFilesOverAnImage: our files replace those of an image, also links, which are never followed.
+// TestFilesOverAnImage: our files replace those of an image, also its links, which are never followed.
 func TestFilesOverAnImage(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	if err := errors.Join(os.Mkdir(dir+"/etc", 0o755), os.Symlink(outside, dir+"/home"), os.Symlink(outside+"/hosts", dir+"/etc/hosts"), os.Mkdir(dir+"/etc/hostname", 0o755), os.WriteFile(dir+"/data", nil, 0o644)); err != nil {
@@ -91,7 +92,7 @@ func TestFilesOverAnImage(t *testing.T) {
 	}
 }
 
-// TestCopies: a folder with mounts is copied with its links, owners and modes, without devices and setuid bits.
+// TestCopies: a folder with mounts is copied with its links, owners and modes, but without devices and setuid bits.
 func TestCopies(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	l, err := net.Listen("unix", from+"/socket")
@@ -119,7 +120,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestUsageOfProcesses: where a container sees no control groups, its use is the sum of its processes.
+// TestUsageOfProcesses: if a container sees no control groups, its usage is the sum of its processes.
 func TestUsageOfProcesses(t *testing.T) {
 	proc := t.TempDir()
 	stat := func(pid, name string, ticks, pages string) {

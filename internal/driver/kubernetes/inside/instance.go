@@ -17,13 +17,13 @@ import (
 	"hutch/internal/wire"
 )
 
-// Descriptors of the second process, in addition to the boot message at 0.
+// These are descriptors of the second process, in addition to the boot message at 0.
 const (
 	listenFD  = 3
 	controlFD = 4
 )
 
-// ready is the report of the second process when it becomes the agent. Any other is an error.
+// ready is the report of the second process when it becomes the agent. Any other report is an error.
 const ready = "ready"
 
 // runInstance is the second process.
@@ -56,8 +56,8 @@ func runInstance(run func(wire.Boot) error) error {
 	return run(boot)
 }
 
-// build builds the instance around this process. It returns descriptors of the written files' file system and, if there
-// is one, of the network device.
+// build builds the instance around this process. It returns descriptors of the written files' file system and, if it
+// exists, of the network device.
 func build() (wire.Boot, []int, error) {
 	var b Boot
 	if err := json.NewDecoder(os.Stdin).Decode(&b); err != nil {
@@ -92,7 +92,7 @@ func isolate(b Boot) ([]int, error) {
 	if err := unix.Sethostname([]byte(b.Agent.Hostname)); err != nil {
 		return fds, fmt.Errorf("set the host name: %w", err)
 	}
-	if err := netns.RaiseLoopback(); err != nil && !errors.Is(err, unix.ENOTTY) { // in gVisor it is always up
+	if err := netns.RaiseLoopback(); err != nil && !errors.Is(err, unix.ENOTTY) { // gVisor's is always up
 		return fds, err
 	}
 	_ = os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0) // read only in some runtimes
@@ -101,7 +101,7 @@ func isolate(b Boot) ([]int, error) {
 	}
 	fd, err := unix.Open(tun.Path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return fds, nil // the container has no such device
+		return fds, nil // the container offers no network device
 	}
 	if err := tun.Create(fd); errors.Is(err, tun.ErrNone) {
 		unix.Close(fd)
@@ -116,14 +116,14 @@ func isolate(b Boot) ([]int, error) {
 // mostFiles bounds the open files of a process.
 const mostFiles = 1 << 16
 
-// limit limits resources that no control group of a pod limits. The kernel counts processes for each user of a user
-// namespace.
+// limit limits resources that no control group of a pod limits. The kernel counts processes separately for each user of
+// a user namespace.
 func limit(b Boot) error {
 	for resource, most := range map[int]uint64{
 		unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: mostFiles, unix.RLIMIT_NPROC: b.Processes, unix.RLIMIT_MEMLOCK: 8 << 20,
 		unix.RLIMIT_SIGPENDING: 4096, unix.RLIMIT_MSGQUEUE: 800 << 10, unix.RLIMIT_NICE: 0, unix.RLIMIT_RTPRIO: 0,
 	} {
-		// gVisor refuses to set limits that it does not have; other kernels always allow to lower one.
+		// gVisor refuses to set limits that it does not have. Other kernels always allow lowering a limit.
 		if err := rlimit.Lower(resource, most); err != nil && !errors.Is(err, unix.EPERM) {
 			return err
 		}
@@ -137,13 +137,13 @@ func limit(b Boot) error {
 const agentCaps = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL | 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_CHOWN |
 	1<<unix.CAP_FOWNER | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_SETPCAP | 1<<unix.CAP_SYS_ADMIN
 
-// The arguments of capset for all threads. They must not move in memory.
+// These are the arguments of capset for all threads. They must not move in memory.
 var (
 	header = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	sets   [2]unix.CapUserData
 )
 
-// drop drops all other capabilities of all threads, and lets nothing that is started gain privileges.
+// drop drops all other capabilities of all threads, and prevents programs from gaining privileges.
 func drop() error {
 	sets[0] = unix.CapUserData{Effective: agentCaps, Permitted: agentCaps, Inheritable: 1 << unix.CAP_DAC_READ_SEARCH}
 	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {

@@ -15,9 +15,9 @@ import (
 	"hutch/internal/tarball"
 )
 
-// The files of an instance can be kept without its agent, whose protocol another version of the daemon may not speak.
-// The second process does that in addition to the agent's work: on a request, which comes with a descriptor, it stops
-// all programs and writes their folders to the descriptor.
+// The files of an instance can be kept without its agent, because a daemon of another version perhaps does not speak
+// the agent's protocol. The second process does that in addition to the agent's work. On a request, which comes with a
+// descriptor, it stops all programs and writes their folders to the descriptor.
 
 // files asks the second process for the files.
 func (p *pod) files(w io.Writer) error {
@@ -72,7 +72,7 @@ func keep(control *net.UnixConn) {
 }
 
 func packTo(rights []byte, folders []string) error {
-	fds, err := descriptors(rights) // there is room for one descriptor
+	fds, err := descriptors(rights) // the buffer has space for one descriptor
 	if err != nil {
 		return err
 	}
@@ -86,10 +86,10 @@ func packTo(rights []byte, folders []string) error {
 	return nil
 }
 
-// mostRounds bounds how often new programs are looked for.
+// mostRounds bounds how often stopAll looks for new programs.
 const mostRounds = 64
 
-// stopAll stops all processes of users. Ours belong to root.
+// stopAll stops all processes of users. Our own processes belong to root.
 func stopAll() {
 	for range mostRounds {
 		if signalUsers(syscall.SIGSTOP) == 0 {
@@ -120,8 +120,8 @@ func signalUsers(sig syscall.Signal) (moving int) {
 	return moving
 }
 
-// look reads the state of a process, such as "R", and whether it is ours: its real and its effective user are root, or
-// it is gone.
+// look returns the state of a process, such as "R", and whether it is ours. It is ours if its real and its effective
+// user are root, or if it is gone.
 func look(pid string) (state string, ours bool) {
 	text, err := os.ReadFile("/proc/" + pid + "/status")
 	if err != nil {

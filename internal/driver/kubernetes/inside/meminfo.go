@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Programs choose their sizes by the memory that they see, in /proc/meminfo and in files of control groups. There a pod
-// shows its own limit, which has reserves, or the memory of its machine. So files with the limit of the programs are
-// mounted over these. The system call sysinfo cannot be corrected.
+// Programs choose their sizes by the memory that they see, in /proc/meminfo and in files of control groups. In these
+// files a pod shows the memory of its machine, or its own limit, which includes reserves. So files with the limit of
+// the programs are mounted over them. The system call sysinfo cannot be corrected.
 
 const meminfoFile = "meminfo" // in memoryDir
 
@@ -22,7 +22,7 @@ var limitFiles = []string{"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memo
 
 // showLimit mounts files with the limit over the files of the container that show a limit.
 func (r rootMaker) showLimit(limit int64) error {
-	if limit == 0 { // an earlier version of the server
+	if limit == 0 { // from an earlier version of the server
 		return nil
 	}
 	texts := map[string]string{"proc/" + meminfoFile: meminfo(limit, limit)}
@@ -34,7 +34,7 @@ func (r rootMaker) showLimit(limit int64) error {
 		if _, err := os.Lstat(over); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		// The first process, which is root without capabilities, opens one of them to write.
+		// The first process, which is root without capabilities, opens one of these files to write.
 		if err := errors.Join(os.WriteFile(own, []byte(text), 0o644), os.Chmod(own, 0o644), bind(own, over)); err != nil {
 			return err
 		}
@@ -42,8 +42,8 @@ func (r rootMaker) showLimit(limit int64) error {
 	return nil
 }
 
-// meminfo returns the content of /proc/meminfo for a limit, in bytes. Its length is always the same, so that it can be
-// replaced while it is read.
+// meminfo returns the content of /proc/meminfo for a limit, in bytes. Its length is always the same, so that the
+// content can be replaced while a program reads it.
 func meminfo(limit, free int64) string {
 	free = min(max(free, 0), limit)
 	used := limit - free
@@ -62,8 +62,8 @@ func meminfo(limit, free int64) string {
 	return b.String()
 }
 
-// openMeminfo opens the file that programs see as /proc/meminfo; nil if they see the container's. It is in the file
-// system that memory is a descriptor of.
+// openMeminfo opens the file that programs see as /proc/meminfo; nil if they see the container's. memory is a
+// descriptor of the file system that contains the file.
 func openMeminfo(memory int) *os.File {
 	fd, err := unix.Openat(memory, meminfoFile, unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -72,8 +72,8 @@ func openMeminfo(memory int) *os.File {
 	return os.NewFile(uintptr(fd), meminfoFile)
 }
 
-// showUse writes into the file of openMeminfo how much memory is free. Memory that the instance took for itself at its
-// start does not count as used.
+// showUse writes the present amount of free memory into the file of openMeminfo. Memory that the instance itself took
+// at its start does not count as used.
 func (p *pod) showUse(used int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"hutch/internal/driver/memguard"
 )
 
-// TestMeter: cached files do not count as memory in use, under either version of control groups. In gVisor, whose groups say little,
-// the figures of its kernel are read.
+// TestMeter: cached files do not count as memory in use, under either version of control groups. In gVisor, whose
+// control groups show little, the figures of gVisor's kernel are read.
 func TestMeter(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
@@ -42,8 +42,8 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// TestMeminfo: programs see their limit, and what is free follows the memory in use, without what the instance takes for itself.
-// The file never gets shorter or longer.
+// TestMeminfo: programs see their limit. The free memory that they see changes with the memory in use, without what the
+// instance uses for itself. The length of the file never changes.
 func TestMeminfo(t *testing.T) {
 	dir := t.TempDir()
 	const limit = 100 << 20
@@ -72,13 +72,14 @@ func TestMeminfo(t *testing.T) {
 			}
 		}
 	}
-	(&pod{}).showUse(1) // a container whose server sent no limit
+	(&pod{}).showUse(1) // for a container whose server sent no limit
 	if openMeminfo(-1) != nil {
 		t.Error("a file of no folder")
 	}
 }
 
-// TestReport: a pod reports its memory at first, whenever it changes above the limit, and when it is below again; otherwise it is silent.
+// TestReport: a pod reports its memory at first, whenever it changes above the limit, and when it falls below the limit
+// again. Otherwise it reports nothing.
 func TestReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := memguard.Limits{Soft: 100 << 20, Hard: 200 << 20}

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/linux/tun"
 )
 
-// network gives the device to a stream until it ends. The stream that had it before ends.
+// network gives the device to a stream until the stream ends. It ends the stream that had the device before.
 func (p *pod) network(conn net.Conn) {
 	p.mu.Lock()
 	device, before := p.device, p.holder
@@ -32,7 +32,7 @@ func (p *pod) network(conn net.Conn) {
 	}
 }
 
-// pump sends the packets of programs to the stream that has the device. While none has it, they wait.
+// pump sends the packets of programs to the stream that has the device. While no stream has it, the packets wait.
 func (p *pod) pump(device *os.File) {
 	packet := make([]byte, 2+tun.MTU)
 	for {
@@ -58,8 +58,8 @@ func (p *pod) waitHolder() net.Conn {
 	return p.holder
 }
 
-// Packets writes packets of a stream, each with one write, until the stream ends. A packet that does not fit is lost, as
-// on any network.
+// Packets reads packets from a stream until it ends, and writes each packet with one write. A packet that does not fit
+// is lost, as on any network.
 func Packets(to io.Reader, device io.Writer) error {
 	r := bufio.NewReaderSize(to, 256<<10)
 	packet := make([]byte, 1<<16)

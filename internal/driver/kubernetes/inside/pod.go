@@ -25,22 +25,22 @@ import (
 type pod struct {
 	booting sync.Mutex
 	booted  bool
-	ended   chan error // the agent has ended
+	ended   chan error // receives the end of the agent
 
 	packing sync.Mutex // held while files are packed
 
 	mu      sync.Mutex
-	keeper  *net.UnixConn   // to the second process: see keep
+	keeper  *net.UnixConn   // connection to the second process: see keep
 	folders []string        // folders of the user
 	limits  memguard.Limits // see report
 	limit   int64           // limit of the programs' memory
 	own     int64           // the memory in use without programs
 	meminfo *os.File        // the file that programs see as /proc/meminfo; nil for none
-	shown   string          // its content
+	shown   string          // the content of meminfo
 	device  *os.File        // the network; nil for none
 	memory  int             // descriptor of the written files' file system; -1 until it exists
 	holder  net.Conn        // the stream that has the device
-	taken   *sync.Cond      // holder has changed
+	taken   *sync.Cond      // signals that holder has changed
 }
 
 // Pod serves relays until the agent ends.
@@ -69,7 +69,7 @@ func Pod() error {
 	return <-p.ended
 }
 
-// helloTime bounds how long a connection may take to say what it is for.
+// helloTime bounds how long a connection can take to send its purpose.
 const helloTime = 30 * time.Second
 
 func (p *pod) serve(conn net.Conn) {
@@ -117,7 +117,7 @@ func (p *pod) serve(conn net.Conn) {
 	}
 }
 
-// send sends a reply, with the error if there is one.
+// send sends a reply. If err is not nil, the reply contains it.
 func (r Reply) send(w io.Writer, err error) {
 	if err != nil {
 		r.Error = err.Error()
@@ -125,7 +125,7 @@ func (r Reply) send(w io.Writer, err error) {
 	json.NewEncoder(w).Encode(r)
 }
 
-// boot starts the second process, and returns when it is the agent.
+// boot starts the second process, and returns when that process is the agent.
 func (p *pod) boot(b Boot) (noNetwork bool, err error) {
 	p.booting.Lock()
 	defer p.booting.Unlock()
@@ -190,7 +190,7 @@ func controlPair() (ours *net.UnixConn, theirs *os.File, err error) {
 	return conn.(*net.UnixConn), theirs, nil
 }
 
-// start starts the second process in namespaces of its own. It has the same ids inside as outside.
+// start starts the second process in its own namespaces. It has the same ids inside as outside.
 func start(listener, control *os.File, b Boot) (*exec.Cmd, error) {
 	users, err := identity("/proc/self/uid_map")
 	if err != nil {
@@ -221,7 +221,7 @@ func start(listener, control *os.File, b Boot) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// identity maps all ids that this process has to themselves.
+// identity returns a map of all ids that this process has, each to itself.
 func identity(path string) (ids []syscall.SysProcIDMap, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -269,7 +269,7 @@ func (p *pod) receive(control *net.UnixConn) (noNetwork bool, err error) {
 	return p.device == nil, nil
 }
 
-// descriptors returns the descriptors that came with a message, at least one.
+// descriptors returns the descriptors that came with a message. Without any, it returns an error.
 func descriptors(rights []byte) ([]int, error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(messages) != 1 {

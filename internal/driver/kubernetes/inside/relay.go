@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// Multiplexing returns the configuration of both ends of a relay. The backlog also bounds what a pod can make the
-// daemon hold in streams that the daemon did not open, and accepts none of.
+// Multiplexing returns the configuration of both ends of a relay. The backlog also limits the memory of the
+// daemon for streams that a pod opens; the daemon never accepts these.
 func Multiplexing() *yamux.Config {
 	c := yamux.DefaultConfig()
 	c.LogOutput = io.Discard
@@ -67,8 +67,8 @@ func splice(a, b net.Conn) {
 	<-done
 }
 
-// closeWrite ends the direction in which we write. A stream of the multiplexer has no CloseWrite; its Close ends only
-// that direction, and the stream can still be read.
+// closeWrite ends the direction in which we write. A stream of the multiplexer has no CloseWrite, but its Close ends
+// only that direction: the stream can still be read.
 func closeWrite(c net.Conn) {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite()

@@ -14,19 +14,19 @@ import (
 )
 
 // The root of an instance is a new folder in memory, which is read only. Each top folder of the container is an overlay
-// there: its files, and ours over them. One overlay over the whole root is impossible, because the kernel shows nothing
-// that is below a mount of the container, such as /etc/hosts. A folder with such mounts, /etc, is copied instead. The
-// folders of the user are in another file system in memory, whose size is the limit of written files.
+// in it: the container's files, with ours above them. One overlay over the whole root is impossible, because the kernel
+// shows nothing that is below a mount of the container, such as /etc/hosts. A folder with such mounts, /etc, is copied
+// instead. The folders of the user are in another file system in memory, whose size is the limit of written files.
 //
-// Nothing of the pod is below the new root but the agent's program, /proc, /sys and /dev.
+// From the pod, only the agent's program, /proc, /sys and /dev are visible below the new root.
 
-// shown are the folders of the container that are shown as they are.
+// shown are the folders of the container that are visible unchanged.
 var shown = []string{"proc", "sys", "dev"}
 
-// renamed are the files that hold the host name: the agent, which is root, can change them.
+// renamed are the files that contain the host name. The agent, which is root, can change them.
 var renamed = []string{"/etc/hostname", "/etc/hosts"}
 
-// mostCopied bounds the files of the container that are copied, together with those that an instance has over them.
+// mostCopied bounds the files that are copied from the container, together with those that an instance has over them.
 const mostCopied = "64m"
 
 // makeRoot makes the root and enters it. It returns a descriptor of the file system for written files.
@@ -85,8 +85,8 @@ func (r rootMaker) make(b Boot) error {
 	return r.enter()
 }
 
-// open makes the parts that can be written or that differ by pod: the folders of the user, and the files with the host name
-// and the memory.
+// open makes the parts that can be written, or that differ between pods: the folders of the user, and the files with
+// the host name and the memory.
 func (r rootMaker) open(b Boot) error {
 	for i, path := range b.Writable {
 		at := slices.IndexFunc(b.Files, func(f File) bool { return f.Path == path && f.Mode.IsDir() })
@@ -108,7 +108,8 @@ func (r rootMaker) open(b Boot) error {
 	return r.showLimit(b.Limit)
 }
 
-// show makes the beginning of a top entry of the container. It reports whether the entry is to be an overlay.
+// show makes one top entry of the root for an entry of the container. It returns true if the entry must become an
+// overlay, which show does not mount.
 func (r rootMaker) show(e fs.DirEntry) (layered bool, err error) {
 	from, to := "/"+e.Name(), filepath.Join(r.root, e.Name())
 	switch {
@@ -122,7 +123,7 @@ func (r rootMaker) show(e fs.DirEntry) (layered bool, err error) {
 	if slices.Contains(shown, e.Name()) {
 		return false, errors.Join(os.Mkdir(to, 0o755), bind(from, to))
 	}
-	// Only a trial shows whether the kernel allows it.
+	// Only a trial shows whether the kernel allows the overlay.
 	trial := filepath.Join(r.work, "trial")
 	if err := errors.Join(os.Mkdir(to, 0o755), os.MkdirAll(trial+"/upper", 0o755), os.MkdirAll(trial+"/work", 0o755)); err != nil {
 		return false, err
@@ -165,7 +166,8 @@ func (r rootMaker) mountOverlay(name string) error {
 	return overlay("/"+name, filepath.Join(r.upper, name), work, filepath.Join(r.root, name))
 }
 
-// put writes the instance's own files, where they are the upper files of overlays, or copies. Nothing follows a link.
+// put writes the instance's own files, which become upper files of overlays, or are put over copies. It follows no
+// link.
 func (r rootMaker) put(files []File, layered map[string]bool) error {
 	root, err := os.OpenRoot(r.root)
 	if err != nil {
@@ -194,7 +196,7 @@ func (r rootMaker) put(files []File, layered map[string]bool) error {
 	return nil
 }
 
-// putFile writes a file in place of whatever has its name. A folder that exists keeps its content.
+// putFile writes a file in place of any other file with its name. A folder that exists keeps its content.
 func putFile(dir *os.Root, name string, f File) error {
 	info, err := dir.Lstat(name)
 	kept := err == nil && info.IsDir() && f.Mode.IsDir()
@@ -218,7 +220,7 @@ func putFile(dir *os.Root, name string, f File) error {
 	return errors.Join(dir.Lchown(name, f.UID, f.GID), dir.Chmod(name, f.Mode&(fs.ModePerm|fs.ModeSticky)))
 }
 
-// mirror gives a file or folder the owner and mode of another.
+// mirror copies the owner and the mode of a file or folder to another one.
 func mirror(from, to string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(from, &st); err != nil {
@@ -233,7 +235,8 @@ func mirror(from, to string) error {
 	return unix.Chmod(to, st.Mode&0o1777) // an instance has no setuid programs
 }
 
-// copyTree copies files, folders and links, and leaves out everything else. What is mounted over a file counts.
+// copyTree copies files, folders and links, and leaves out everything else. If something is mounted over a file, it
+// copies that.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -285,7 +288,7 @@ func (r rootMaker) enter() error {
 	if err := unix.Mount(agentProgram, program, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("show the agent's program: %w", err)
 	}
-	// The root has to be a mount.
+	// The root must be a mount.
 	if err := unix.Mount(r.root, rootDir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("make the root: %w", err)
 	}

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groups is where a container sees its own control groups.
+// groups is the folder in which a container sees its own control groups.
 const groups folder = "/sys/fs/cgroup"
 
-// usage reads what the container uses: from its control groups, or, where these say nothing, as the sum of its
+// usage reads what the container uses: from its control groups or, if these have no figures, as the sum of its
 // processes.
 func (p *pod) usage() Usage {
 	u := groupUsage()
@@ -51,16 +51,16 @@ func groupUsage() Usage {
 	}
 }
 
-// memoryFiles are the names of a control group's files about memory, and how the names of the figures in stat begin.
+// memoryFiles are the names of a control group's files about memory, with the prefix of the figures in stat.
 type memoryFiles struct{ stat, charged, prefix string }
 
-// The names by version of control groups.
+// These are the names by version of control groups.
 var (
 	memory1 = memoryFiles{"memory/memory.stat", "memory/memory.usage_in_bytes", "total_"}
 	memory2 = memoryFiles{"memory.stat", "memory.current", ""}
 )
 
-// memoryInUse returns the memory of the group without cached files, which the kernel can drop.
+// memoryInUse returns the memory of the group without cached files, because the kernel can drop those.
 func (f folder) memoryInUse(names memoryFiles) int64 {
 	stat := f.read(names.stat)
 	return max(f.number(names.charged)-field(stat, names.prefix+"active_file")-field(stat, names.prefix+"inactive_file"), 0)
@@ -75,13 +75,13 @@ func (f folder) read(name string) string {
 	return string(text)
 }
 
-// number reads a file of one number; 0 if that is impossible.
+// number reads a file that contains one number. It returns 0 if that fails.
 func (f folder) number(name string) int64 {
 	n, _ := strconv.ParseInt(strings.TrimSpace(f.read(name)), 10, 64)
 	return n
 }
 
-// field returns the number after a key in a text of keys and numbers.
+// field returns the number after a key, in a text of keys and numbers.
 func field(text, key string) int64 {
 	for line := range strings.Lines(text) {
 		if words := strings.Fields(line); len(words) > 1 && words[0] == key {
@@ -92,11 +92,11 @@ func field(text, key string) int64 {
 	return 0
 }
 
-// ticks is the number of clock ticks in a second, which Linux reports the same everywhere.
+// ticks is the number of clock ticks in a second, which is the same on every Linux.
 const ticks = 100
 
-// processUsage adds up what the processes of a proc file system use. The use of ended processes is in the figures of
-// their parents.
+// processUsage adds up what the processes of a proc file system use. The usage of ended processes is included in that
+// of their parents.
 func processUsage(proc string) (u Usage) {
 	entries, _ := os.ReadDir(proc)
 	for _, e := range entries {
@@ -107,7 +107,7 @@ func processUsage(proc string) (u Usage) {
 		if err != nil {
 			continue
 		}
-		// The name of the program is in parentheses, and can contain some.
+		// The name of the program is in parentheses, and can itself contain parentheses.
 		name := bytes.LastIndex(text, []byte(") "))
 		fields := strings.Fields(string(text[name+1:]))
 		if name < 0 || len(fields) < 22 {

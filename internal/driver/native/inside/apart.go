@@ -12,14 +12,15 @@ import (
 	"hutch/internal/wire"
 )
 
-// Commands of an image can be root if the daemon is root. Then they are in a user namespace below the instance's own, as
-// on gVisor: it has every id of the instance except the agent's, each mapped to itself. Root there has capabilities over
-// files and processes with these ids, and over nothing that belongs to the instance: its mounts, its network, its host
-// name, or the agent. The agent enters it for each command, by setns, which the filter allows only to the agent.
+// Commands of an image can be root if the daemon is root. Then they are in a user namespace below the instance's own,
+// as on gVisor: it has every id of the instance except the agent's, each mapped to itself. Root in it has capabilities
+// over files and processes with these ids, but not over anything that belongs to the instance: its mounts, its network,
+// its host name, or the agent. The agent enters that namespace for each command by setns, which the filter allows only
+// to the agent.
 //
-// Access by the owner of a file is prevented by read-only mounts (/proc/sys, our own folder), or the files are not
-// shown: the files of a process in /proc belong to root when no process may trace it, but with hidepid the folder of
-// that process does not exist for others.
+// That leaves access by the owner of a file. It is prevented by read-only mounts (/proc/sys, our own folder) or by
+// hiding the files. The files in /proc of a process that must not be traced belong to root, but with hidepid the folder
+// of that process does not exist for other users.
 
 // separate makes the user namespace of commands, and gives this process the agent's id with its present capabilities.
 func separate(c Config) error {
@@ -54,7 +55,7 @@ func becomeAgent() error {
 	return unix.Capset(&header, &now[0])
 }
 
-// keepRights lets the second program keep the capabilities of a thread that is not root, over exec.
+// keepRights lets the second program keep the capabilities, over exec, of a thread that is not root.
 func keepRights() error {
 	for n := uintptr(0); n < 32; n++ {
 		if agentCaps&(1<<n) == 0 {

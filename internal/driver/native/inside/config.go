@@ -9,20 +9,22 @@ import (
 	"hutch/internal/wire"
 )
 
-// Descriptors that an instance starts with, in addition to null devices at 0, 1 and 2. The trees of [Bind] follow.
+// These are descriptors that an instance starts with, in addition to null devices at 0, 1 and 2. The trees of [Bind]
+// come after them.
 const (
 	listenFD = 3 // the socket on which the agent listens
 	configFD = 4 // input from [Send]
 	statusFD = 5 // output for [Receive]
 	agentFD  = 6 // the agent program
-	// NetworkFD is the other end of the network device, which the instance puts there. The agent keeps it for a later
+	// NetworkFD is the other end of the network device. The instance puts it there, and the agent keeps it for a later
 	// daemon.
 	NetworkFD = 7
-	// NameFD is the file with the host name, and HostsFD the file with the host's address. The instance opens them here.
-	// The agent keeps them, so that the daemon can write another name. All other programs can only read the files.
+	// NameFD is the file with the host name, and HostsFD the file with the host's address. The instance opens them at
+	// these numbers. The agent keeps them open, so that the daemon can write another name. All other programs can only
+	// read the files.
 	NameFD, HostsFD = 8, 9
-	// namespaceFD is the user namespace of commands, where they are apart from the agent: see Config.Apart. The instance
-	// puts it there.
+	// namespaceFD is the user namespace of commands, if they are in a separate one: see Config.Apart. The instance puts
+	// it there.
 	namespaceFD = 10
 	// FirstTree is the first descriptor that Bind.Tree can name.
 	FirstTree = 11
@@ -34,7 +36,7 @@ var Program = fmt.Sprintf("/proc/self/fd/%d", agentFD)
 // Listen is the agent's listen address.
 var Listen = fmt.Sprintf("fd:%d", listenFD)
 
-// Commands of the agent program.
+// These are commands of the agent program.
 const (
 	initCommand = "native-init"
 	runCommand  = "native-run"
@@ -43,7 +45,8 @@ const (
 // InitArgs are the arguments of the agent program at its start.
 var InitArgs = []string{"hutch-agent", initCommand}
 
-// Env is the environment of that program. Go starts fewer threads for one processor, and the agent uses no more.
+// Env is the environment of that program. With one processor, Go starts fewer threads, and the agent needs no more than
+// one.
 var Env = []string{"GOMAXPROCS=1"}
 
 // Config describes the instance.
@@ -53,38 +56,38 @@ type Config struct {
 	// everything else. Other instances have one user for both.
 	Privileged bool `json:"privileged"`
 	User       int  `json:"user"`
-	// Shared says that the kernel counts what the instance uses for the server's user. It then shares that user's limits
-	// with the server and its other instances.
+	// Shared reports that the kernel counts what the instance uses for the server's user. The instance then shares that
+	// user's limits with the server and its other instances.
 	Shared bool `json:"shared,omitempty"`
 	// Agent is the path of the agent program on the host, if the instance has only one user: see showAgent. It is empty
 	// in privileged instances.
 	Agent string `json:"agent,omitempty"`
 	Group int    `json:"group"`
-	// Apart is how many ids the user namespace of commands has, from 0 on, in a privileged instance whose commands can
-	// be root; the agent then has the id wire.AgentID. 0 is for the other instances, whose commands are in the agent's
-	// namespace.
+	// Apart is how many ids, counted from 0, the user namespace of commands has. It is for a privileged instance whose
+	// commands can be root; the agent then has the id wire.AgentID. It is 0 for other instances, whose commands are in
+	// the agent's namespace.
 	Apart int `json:"apart,omitempty"`
 	// Size and Inodes bound the written files.
 	Size   int64 `json:"size"`
 	Inodes int64 `json:"inodes"`
-	// Layered says that the daemon attaches the root at AttachPoint before it sends this. The root then has files that
-	// instances share, under the written ones.
+	// Layered reports that the daemon attaches the root at AttachPoint before it sends this configuration. The root
+	// then has files that instances share, under the written files.
 	Layered bool `json:"layered,omitempty"`
 	// Image is set if the root is an overlay over an image.
 	Image *Image `json:"image,omitempty"`
-	// The root file system, created in this order.
+	// Folders, Links, Files and Binds are the root file system, created in this order.
 	Folders []Folder `json:"folders"`
 	Links   []Link   `json:"links"`
-	Files   []string `json:"files"` // empty; something is bound over them
+	Files   []string `json:"files"` // empty files; something is bound over each
 	Binds   []Bind   `json:"binds"`
-	// Devices is the descriptor of a tree with the device nodes; 0 shows the host's nodes.
+	// Devices is the descriptor of a tree with the device nodes; with 0, the instance shows the host's nodes.
 	Devices int    `json:"devices,omitempty"`
 	CPUs    string `json:"cpus"` // as in /sys/devices/system/cpu/online
-	// Network asks for a network device.
+	// Network requests a network device.
 	Network bool `json:"network,omitempty"`
 	// Filter is the seccomp filter in the kernel's format.
 	Filter []byte `json:"filter"`
-	// MaxFiles bounds the open files of a process, Processes the processes and threads of each id.
+	// MaxFiles limits the open files of a process. Processes limits the processes and threads of each id.
 	MaxFiles  uint64 `json:"maxFiles"`
 	Processes uint64 `json:"processes"`
 }
@@ -93,7 +96,7 @@ type Config struct {
 type Folder struct {
 	Path string `json:"path"`
 	Mode uint32 `json:"mode"`
-	User bool   `json:"user,omitempty"` // belongs to the user
+	User bool   `json:"user,omitempty"` // the folder belongs to the user
 }
 
 // Link is a symbolic link.
@@ -102,7 +105,7 @@ type Link struct {
 	Target string `json:"target"`
 }
 
-// Bind shows a part of the host, read only.
+// Bind shows a part of the host in the instance, read only.
 type Bind struct {
 	Target string `json:"target"`
 	// Tree is the descriptor of a mount tree; if it is 0, Source is cloned.
@@ -113,11 +116,11 @@ type Bind struct {
 	Hidden []string `json:"hidden,omitempty"`
 }
 
-// maxConfig bounds each part that [Send] sends.
+// maxConfig limits the size of each part that [Send] sends.
 const maxConfig = 16 << 20
 
 // Send sends an instance its configuration, and its agent the boot message. The readers are two programs, one after the
-// other, so the first part begins with its length; the second part continues to the end.
+// other, so the first part begins with its length; the second part extends to the end.
 func Send(w io.Writer, c Config, boot wire.Boot) error {
 	first, err := json.Marshal(c)
 	if err != nil {

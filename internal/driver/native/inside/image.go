@@ -14,16 +14,16 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// The root of an instance that has an image is an overlay. Its upper folder is filled before it is mounted: it then has
-// only our own files, so that no link of the image is ever followed. Folders in which we create and mount more hide the
-// image's content there.
+// The root of an instance of an image is an overlay. Its upper folder is filled before the overlay is mounted. At that
+// time it has only our own files, so no link of the image is ever followed. In folders in which we create and mount
+// more files, the image's content is hidden.
 
-// Image is an image below the root.
+// Image is an image under the root of an instance.
 type Image struct {
-	// Tree is a folder with the image's files; if empty, the daemon attaches the
-	// image at AttachPoint before it sends the configuration.
+	// Tree is a folder with the image's files. If it is empty, the daemon attaches the image at AttachPoint before it
+	// sends the configuration.
 	Tree string `json:"tree,omitempty"`
-	// Files replace those of the image; a folder precedes its content.
+	// Files replace those of the image. A folder comes before its content.
 	Files []File `json:"files"`
 }
 
@@ -35,14 +35,14 @@ type File struct {
 	UID     int    `json:"uid,omitempty"`
 	GID     int    `json:"gid,omitempty"`
 	Content string `json:"content,omitempty"`
-	// ModTime is the time, in seconds.
+	// ModTime is the modification time, in seconds since 1970.
 	ModTime int64 `json:"modTime,omitempty"`
 }
 
-// ours are the folders that Hutch mounts: what an image has there is hidden.
+// ours are the folders that Hutch mounts. The image's content in them is hidden.
 var ours = []string{"/proc", "/sys", "/dev", own}
 
-// opaque is the mark of a folder that hides the one below it.
+// opaque is the attribute of a folder that hides the folder in the layer below.
 const opaque = "user.overlay.opaque"
 
 // newImageRoot makes an overlay over the image, and attaches it at AttachPoint.
@@ -68,7 +68,7 @@ func newImageRoot(c Config) (mount.Tree, error) {
 	}
 	attributes := mount.NoSUID | mount.NoDev
 	if c.Apart > 0 {
-		attributes = mount.NoDev // a setuid program runs as its owner inside
+		attributes = mount.NoDev // setuid is allowed: such a program runs as its owner inside
 	}
 	root, err := mount.New("overlay", attributes,
 		[2]string{"lowerdir", AttachPoint}, [2]string{"upperdir", benchPoint + "/upper"}, [2]string{"workdir", benchPoint + "/work"},
@@ -79,8 +79,8 @@ func newImageRoot(c Config) (mount.Tree, error) {
 	return root, root.AttachTo(AttachPoint)
 }
 
-// openImage clones the mount of a folder with the image's files, while this process has the id of the server's user: the
-// folder is below others that only that user can enter.
+// openImage clones the mount of a folder with the image's files. At that time, this process has the id of the server's
+// user, because only that user can enter the parent folders.
 func openImage(c Config) error {
 	if c.Image == nil || c.Image.Tree == "" {
 		return nil
@@ -134,7 +134,7 @@ func fillUpper(dir string, c Config) error {
 	return nil
 }
 
-// putFile makes a file or folder. With only one user, all belong to that user.
+// putFile makes a file or folder. Without owners, everything belongs to the one user.
 func putFile(upper *os.Root, f File, owners bool) error {
 	name := filepath.Join(".", f.Path)
 	var err error

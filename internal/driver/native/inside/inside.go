@@ -1,13 +1,12 @@
-// Package inside is the inside of a native instance: it runs in the agent program, as
-// the first process of its namespaces, before any untrusted program.
+// Package inside is the inside of a native instance: it runs in the agent program, as the first process of its
+// namespaces, before any untrusted program.
 //
-// It is two programs, one after the other in one process. The first has every
-// capability over the instance's own namespaces. It builds the instance, drops the
-// capabilities and becomes the second by exec, so that nothing of it is left: no
-// thread, descriptor or memory. The second becomes the agent.
+// It consists of two programs, one after the other in one process. The first has every capability over the instance's
+// own namespaces. It builds the instance, drops the capabilities, and becomes the second program by exec, so that
+// nothing of the first is left: no thread, descriptor or memory. The second program becomes the agent.
 //
-// The daemon talks to it over two pipes. The first pipe ends when the daemon dies;
-// an instance that has not got its whole configuration then ends at once.
+// The daemon communicates with it over two pipes. The first pipe ends when the daemon dies; an instance that has not
+// received its whole configuration then ends at once.
 package inside
 
 import (
@@ -46,8 +45,8 @@ func report(err error) error {
 
 // build is the first program. It returns only if it fails.
 func build() error {
-	// Capabilities, filters and namespaces belong to threads. Only this thread changes them, and only this thread is
-	// left after exec.
+	// Capabilities, filters and namespaces belong to threads. Only this thread changes them, and only this thread
+	// remains after exec.
 	runtime.LockOSThread()
 	unix.CloseOnExec(agentFD)
 	config, err := receiveConfig(os.NewFile(configFD, "config"))
@@ -65,11 +64,11 @@ func build() error {
 
 func raiseLoopback(Config) error { return netns.RaiseLoopback() }
 
-// showAgent mounts a read-only clone of the agent program's mount over the program from which this process was started,
-// in an instance with one user. The second program runs from there, so it can be seen inside, as /proc/PID/exe of a
-// script whose interpreter is /proc/self/exe. The user owns its inode, but cannot change anything of it, not even its
-// mode, because the mount is read only. The first program is the file in memory from which all instances start. It has
-// ended when the first command of the user begins.
+// showAgent is for an instance with one user. It mounts a read-only clone of the agent program's mount over the program
+// from which this process was started. The second program runs from there, so it is visible inside, as /proc/PID/exe of
+// a script whose interpreter is /proc/self/exe. The user owns its inode, but cannot change it, not even its mode,
+// because the mount is read only. The first program is the file in memory from which all instances start. It has ended
+// before the first command of the user begins.
 func showAgent(c Config) error {
 	if c.Agent == "" {
 		return nil
@@ -82,13 +81,13 @@ func showAgent(c Config) error {
 	return os.NewSyscallError("dup3", unix.Dup3(int(t), agentFD, unix.O_CLOEXEC))
 }
 
-// begin does the first part of the second program, before it becomes the agent.
+// begin is the first part of the second program, before it becomes the agent.
 func begin() (wire.Boot, error) {
 	// Set the name that ps shows: exec has derived it from Program, which is a number.
 	if err := os.WriteFile("/proc/self/comm", []byte(InitArgs[0]), 0); err != nil {
 		return wire.Boot{}, err
 	}
-	// Otherwise the user could read the agent's memory if both have the same id; exec has set this to 1.
+	// Without this, the user could read the agent's memory if both have the same id: exec has set the value to 1.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return wire.Boot{}, err
 	}

@@ -14,16 +14,16 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// The image's folders and files are the host's own, and are used by all instances and by the host. A program that can
-// only read a file can still watch who opens it, and can lock it against others. So an instance sees each folder through
-// an overlay, whose inodes are private to the instance, and gets copies of single files. The overlay has another use:
-// marks for deleted files in its upper folder hide paths, even if the host creates them later.
+// The image's folders and files are those of the host. All instances and the host itself use them. A program that can
+// only read a file can still watch who opens it, and can lock it against others. So an instance sees each folder
+// through an overlay, whose inodes are private to the instance, and gets copies of single files. The overlay has
+// another use: marks for deleted files in its upper folder hide paths, even if the host creates these paths later.
 
-// benchPoint is the mount point for the parts of overlays while they are put together. It disappears with the old
-// root.
+// benchPoint is the mount point for the parts of overlays while the overlays are built. It disappears with the
+// old root.
 const benchPoint = "/dev"
 
-// bench is a folder for parts; it has a path while the old root exists.
+// bench is a folder for parts of overlays. It has a path while the old root exists.
 type bench struct {
 	tree mount.Tree
 	proc mount.Tree
@@ -37,7 +37,7 @@ func newBench(proc mount.Tree) (*bench, error) {
 	return &bench{tree, proc}, tree.AttachTo(benchPoint)
 }
 
-// lay attaches a tree on the bench.
+// lay attaches a tree to the bench.
 func (b *bench) lay(t mount.Tree, name string, folder bool) error {
 	var err error
 	if folder {
@@ -51,8 +51,8 @@ func (b *bench) lay(t mount.Tree, name string, folder bool) error {
 	return b.tree.Attach(t, "/"+name)
 }
 
-// overlay shows the folder t, which it attaches to the bench, without the hidden paths. The error is errPlain if this
-// kernel cannot make an overlay of this folder; t is attached nevertheless.
+// overlay returns an overlay of the folder t, without the hidden paths. It attaches t to the bench. If this kernel
+// cannot make an overlay of this folder, the error is errPlain, and t is attached nevertheless.
 func (b *bench) overlay(t mount.Tree, name string, hidden []string) (mount.Tree, error) {
 	if err := b.lay(t, name, true); err != nil {
 		return -1, err
@@ -74,7 +74,7 @@ func (b *bench) overlay(t mount.Tree, name string, hidden []string) (mount.Tree,
 
 var errPlain = errors.New("no overlay")
 
-// maxCopy is the size up to which an instance gets its own copy of a file.
+// maxCopy is the largest size of a file of which an instance gets its own copy.
 const maxCopy = 1 << 20
 
 // read returns a small file that is mounted as t.
@@ -113,7 +113,7 @@ func (b *builder) show(n int, t mount.Tree) {
 	b.put(shown, bind.Target)
 }
 
-// showFile shows a copy of a small file, and a large file itself.
+// showFile shows a small file as a copy, and a large file itself.
 func (b *builder) showFile(name string, t mount.Tree, target string) {
 	text, err := b.bench.read(t)
 	if errors.Is(err, errPlain) {

@@ -14,28 +14,28 @@ import (
 	"hutch/internal/wire"
 )
 
-// agentCaps are the capabilities that the agent of a privileged instance keeps: it starts commands as another user, reads
-// the environment of processes, kills them, gives files to the user and removes them, and lets the program that saves
-// files read all of them. They apply only in the instance's own user namespace.
+// agentCaps are the capabilities that the agent of a privileged instance keeps. With them it starts commands as another
+// user, reads the environment of processes, kills them, gives files to the user and removes them, and lets the program
+// that saves files read all files. They apply only in the instance's own user namespace.
 const agentCaps = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL | 1<<unix.CAP_SYS_PTRACE |
 	1<<unix.CAP_CHOWN | 1<<unix.CAP_FOWNER | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
 
 // Capabilities are the capabilities that the first program needs over the instance's namespaces, and passes on. The
 // overlay of an image also uses them when it writes, after it has checked the rights of the writing program. So they
-// must contain all capabilities for files that root inside has.
+// must include all capabilities over files that root inside has.
 var Capabilities = []uintptr{
 	unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL,
 	unix.CAP_SYS_PTRACE, unix.CAP_CHOWN, unix.CAP_FOWNER, unix.CAP_DAC_OVERRIDE,
 	unix.CAP_DAC_READ_SEARCH, unix.CAP_SYS_RESOURCE, unix.CAP_SETFCAP, unix.CAP_FSETID,
 }
 
-// becomeRoot becomes the instance's root, if it has one. Until the daemon mapped ids, this process ran as the user
-// nobody.
+// becomeRoot becomes the instance's root, if it has one. Before the daemon mapped ids, this process ran as the
+// user nobody.
 func becomeRoot(c Config) error {
 	if !c.Privileged {
 		return nil
 	}
-	// Package syscall would change all threads, but only this one remains.
+	// Package syscall would change all threads, but only this one remains, so this is a raw call.
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
 		return fmt.Errorf("leave all groups: %w", errno)
 	}
@@ -67,8 +67,8 @@ func makeNetwork(c Config) error {
 	return nil
 }
 
-// setLimits sets limits for resources that no control group charges, or that the kernel counts for a user over all
-// its processes.
+// setLimits limits resources that no control group limits, or that the kernel counts per user over all processes of
+// that user.
 func setLimits(c Config) error {
 	for resource, most := range map[int]uint64{
 		unix.RLIMIT_CORE:       0,
@@ -87,7 +87,7 @@ func setLimits(c Config) error {
 	return nil
 }
 
-// share returns an instance's part of its user's resources: everything if the user is its own.
+// share returns an instance's part of its user's resources. If the instance has its own user, that is everything.
 func share(c Config, all uint64) uint64 {
 	if !c.Shared {
 		return all
@@ -95,11 +95,11 @@ func share(c Config, all uint64) uint64 {
 	return all / sharedBy
 }
 
-// sharedBy is how many greedy instances together can use up the resources of one ordinary user.
+// sharedBy is the number of instances that together can use up the resources of one ordinary user.
 const sharedBy = 8
 
-// leaveGroup makes the instance's control group the root of its view. If the namespace were created at birth, its root
-// would be the daemon's group.
+// leaveGroup makes the instance's control group the root of its view. If the cgroup namespace were created with the
+// process, its root would be the daemon's group.
 func leaveGroup(Config) error {
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return fmt.Errorf("leave the control group namespace: %w", err)
@@ -116,15 +116,15 @@ func leaveKeyring(Config) error {
 	return nil
 }
 
-// dropPrivileges drops all privileges that the agent does not need. Only exec follows it.
+// dropPrivileges drops all privileges that the agent does not need. After it, only exec follows.
 func dropPrivileges(c Config) error {
 	keep := uint32(0)
 	if c.Privileged {
 		keep = agentCaps
 	}
-	// If commands can be root, programs can gain rights by their setuid bit: inside, and only those that package agent
-	// leaves in the bounding set. So no_new_privs is not set, and the filter is loaded while this thread has the right
-	// to do so.
+	// If commands can be root, programs can gain rights by their setuid bit, but only inside, and only those rights
+	// that package agent leaves in the bounding set. So no_new_privs is not set, and the filter is loaded while this
+	// thread has the right to load it.
 	if c.Apart > 0 {
 		if err := loadFilter(c.Filter); err != nil {
 			return err
@@ -175,9 +175,9 @@ func capset(permitted, inheritable uint32) error {
 	return nil
 }
 
-// clearInheritable prevents programs that the agent starts from inheriting a capability, in all threads of this program. The
-// exception is the right to read all files: the agent passes it to the program that saves files
-// (spawn.Command.ReadAll), and to no other.
+// clearInheritable prevents programs that the agent starts from inheriting a capability, in all threads of this
+// program. The only exception is the right to read all files: the agent passes it to the program that saves files
+// (spawn.Command.ReadAll), and to no other program.
 func clearInheritable() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -188,7 +188,7 @@ func clearInheritable() error {
 		return nil
 	}
 	data[0].Inheritable = 1 << unix.CAP_DAC_READ_SEARCH
-	if apart := os.Geteuid() == wire.AgentID; apart { // the commands' namespace removes all capabilities that they inherit
+	if apart := os.Geteuid() == wire.AgentID; apart { // in their namespace, commands lose inherited capabilities anyway
 		data[0].Inheritable = 0 // this removes the ambient capabilities, too
 		if err := keepOnReturn(); err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 // The root is a file system in memory, with the image's folders mounted into it. That is faster to create and to use
 // than one overlay over everything. It works because no program inside can write to the image's folders anyway.
 
-// own is a folder of the root that no program can write to. It holds files that cover others.
+// own is a folder of the root that no program can write to. It holds files that are mounted over other files.
 const own = "/.hutch"
 
 // Device is a device node.
@@ -30,7 +30,7 @@ var Devices = []Device{
 }
 
 // hidden are files and folders of /proc that reveal the host, or reach it. Each is covered by an empty file or folder
-// of our own, not by /dev/null, which could be something else.
+// of our own. It is not covered by /dev/null, because the host's /dev/null could be another file.
 var hidden = []string{
 	"acpi", "asound", "buddyinfo", "bus", "cgroups", "cmdline", "config.gz", "diskstats", "driver", "fb", "fs", "interrupts", "iomem", "ioports", "irq",
 	"kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats",
@@ -41,14 +41,14 @@ var hidden = []string{
 // terminals is how many pseudo terminals an instance can have. The whole machine has a few thousand.
 const terminals = 64
 
-// AttachPoint is where the new root is mounted until it becomes the root. It exists wherever this program can start,
-// and covers nothing that we need.
+// AttachPoint is the folder where the new root is mounted until it becomes the root. The folder exists wherever this
+// program can start, and the mount hides nothing that we need.
 const AttachPoint = "/proc"
 
 func makeRoot(c Config) error {
 	unix.Umask(0)
 	defer unix.Umask(0o022)
-	host, err := openDevices(c) // the following mounts cover them
+	host, err := openDevices(c) // the following mounts hide them
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func newRoot(c Config) (mount.Tree, error) {
 	return newMemory(c, "0555")
 }
 
-// openDevices opens the host's nodes, if the instance gets no nodes of its own.
+// openDevices opens the host's device nodes, if the instance gets no nodes of its own.
 func openDevices(c Config) ([]mount.Tree, error) {
 	if c.Devices != 0 {
 		return nil, nil
@@ -119,7 +119,8 @@ func openDevices(c Config) ([]mount.Tree, error) {
 	return trees, nil
 }
 
-// ownDevices returns the nodes that the daemon has created for this instance, or else the host's.
+// ownDevices returns the device nodes that the daemon has created for this instance or, without such nodes, those of
+// the host.
 func (b *builder) ownDevices(host []mount.Tree) []mount.Tree {
 	if b.err != nil || b.config.Devices == 0 {
 		return host
@@ -158,7 +159,7 @@ func newProc() (mount.Tree, error) {
 	return mount.New("proc", attributes, [2]string{"hidepid", "2"})
 }
 
-// builder fills the new root. It stops at the first error.
+// builder fills the new root. After the first error it does nothing more.
 type builder struct {
 	root   mount.Tree
 	config Config
@@ -208,10 +209,10 @@ func (b *builder) fillSys() {
 	}
 }
 
-// bootID identifies one boot of the machine, and therefore the machine, so instances get a random one.
+// bootID identifies one boot of the machine, and so also the machine. Instances get a random one.
 const bootID = "/proc/sys/kernel/random/boot_id"
 
-// makeOwn creates the folder of covering files.
+// makeOwn creates the folder own with its files.
 func (b *builder) makeOwn() {
 	b.mkdir(own, 0o555)
 	b.mkdir(own+"/empty.d", 0o555)
@@ -233,7 +234,7 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// writeNames writes the files with the host name, and keeps them open while they are still writable.
+// writeNames writes the files with the host name, and opens them for the agent while they are still writable.
 func (b *builder) writeNames() {
 	b.writeKept("/hostname", b.config.Hostname+"\n", NameFD)
 	b.writeKept("/hosts", names.Hosts(b.config.Hostname), HostsFD)
@@ -255,7 +256,7 @@ func (b *builder) writeKept(name, text string, keep int) {
 	b.do("keep", path, unix.Dup3(fd, keep, 0))
 }
 
-// seal binds a folder below t over itself, with more mount attributes.
+// seal binds a folder below t over itself, with additional mount attributes.
 func (b *builder) seal(t mount.Tree, path string, attributes uint64) {
 	if b.err != nil {
 		return
@@ -277,7 +278,7 @@ func (b *builder) attach(nodes []mount.Tree, proc mount.Tree) {
 	pts, err := mount.New("devpts", mount.NoSUID|mount.NoExec, [][2]string{{"mode", "0620"}, {"ptmxmode", "0666"}, {"max", strconv.Itoa(terminals)}}...)
 	b.do("make", "/dev/pts", err)
 	b.put(pts, "/dev/pts")
-	if b.config.Hostname != "" { // otherwise the image's own, if it has them
+	if b.config.Hostname != "" { // without a host name, the image's own files are visible
 		b.cover("/hostname", "/etc/hostname")
 		b.cover("/hosts", "/etc/hosts")
 	}
@@ -291,7 +292,8 @@ func (b *builder) put(t mount.Tree, path string) {
 	}
 }
 
-// hide covers files that must not be visible in /proc, and makes everything that belongs to no process read only.
+// hide covers files of /proc that must not be visible, and makes everything in /proc that belongs to no process read
+// only.
 func (b *builder) hide() {
 	for _, name := range hidden {
 		path := "/proc/" + name
@@ -300,7 +302,7 @@ func (b *builder) hide() {
 			continue // this kernel does not have the file
 		}
 		if st.Mode&0o007 == 0 {
-			continue // only the host's root can use it, and no user inside is that
+			continue // only the host's root can use it, and no user inside is the host's root
 		}
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 			b.cover("/empty.d", path)
@@ -312,7 +314,7 @@ func (b *builder) hide() {
 	b.cover("/boot_id", bootID)
 }
 
-// cover mounts something of our own over the file or folder at path.
+// cover mounts an empty file or folder of our own over the one at path.
 func (b *builder) cover(name, path string) {
 	if b.err != nil {
 		return
@@ -322,8 +324,8 @@ func (b *builder) cover(name, path string) {
 	b.put(t, path)
 }
 
-// mkdir creates a folder, and reports whether it did. Like the two functions below, it keeps what exists: this program
-// created it earlier, in a layer or over an image.
+// mkdir creates a folder, and reports whether it did. Like the two functions below, it leaves an existing one
+// unchanged: this program created it earlier, in a layer or over an image.
 func (b *builder) mkdir(path string, mode uint32) bool {
 	return b.err == nil && b.made(path, unix.Mkdirat(int(b.root), rel(path), mode))
 }

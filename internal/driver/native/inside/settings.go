@@ -11,11 +11,11 @@ import (
 	"hutch/internal/linux/mount"
 )
 
-// applySettings writes the kernel settings of the instance's namespaces, through the instance's /proc. Afterwards
-// /proc/sys becomes read only, so no program inside can.
+// applySettings writes the kernel settings of the instance's namespaces, through the instance's /proc. After that,
+// /proc/sys becomes read only, so that no program inside can write them.
 func applySettings(c Config, proc mount.Tree) error {
 	settings := map[string]string{"net/ipv4/ip_unprivileged_port_start": "0"} // the user can serve at port 80
-	// If the agent has its own id, it gets half of the limit.
+	// If the agent has its own id, each of the two ids gets half of the limit.
 	parts := 2
 	if c.Shared {
 		parts = sharedBy
@@ -33,7 +33,7 @@ func applySettings(c Config, proc mount.Tree) error {
 	return nil
 }
 
-// writeSetting does nothing if the kernel does not have the setting.
+// writeSetting writes a setting. If the kernel does not have the setting, it does nothing.
 func writeSetting(proc mount.Tree, name, value string) error {
 	fd, err := unix.Openat(int(proc), "sys/"+name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -47,8 +47,8 @@ func writeSetting(proc mount.Tree, name, value string) error {
 	return err
 }
 
-// readSetting returns 0 if the kernel does not have the setting. It reads the instance's /proc: the image can be at the
-// path of that of the host.
+// readSetting reads a setting. It returns 0 if the kernel does not have the setting. It reads the instance's /proc,
+// because the image can cover the host's.
 func readSetting(proc mount.Tree, name string) int {
 	fd, err := unix.Openat(int(proc), "sys/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
