@@ -122,7 +122,7 @@ func stockThreads() {
 	ready.Add(spareThreads)
 	for range spareThreads {
 		done.Go(func() {
-			runtime.LockOSThread() // so that each waits with its own thread
+			runtime.LockOSThread() // so that each goroutine occupies its own thread
 			defer runtime.UnlockOSThread()
 			ready.Done()
 			ready.Wait()
@@ -131,8 +131,8 @@ func stockThreads() {
 	done.Wait()
 }
 
-// listenUnix makes a socket that belongs to root, even if the agent has another id: the folder of the socket is in a
-// file system of the host, which may have no other id.
+// listenUnix makes a socket that belongs to root, even if the agent has another id: the socket's folder is in a file
+// system of the host, where the agent's id might not exist.
 func listenUnix(path string) (ln net.Listener, err error) {
 	if os.Geteuid() != wire.AgentID {
 		return net.Listen("unix", path)

@@ -30,7 +30,7 @@ type running struct {
 	in      *os.File                  // nil without stdin
 	outs    []*os.File                // stdout and stderr, or a terminal
 	over    chan struct{}             // closed when the root has ended
-	source  string                    // folder to remove
+	source  string                    // folder of the source file, which is removed at the end
 	drained sync.WaitGroup            // both outputs are read up to the end of the root
 	// keeps says that the root holds state which outlives the programs it starts: when memory is short, the root is
 	// killed only if it uses more memory than these programs.
@@ -95,8 +95,8 @@ func (p *running) root() int {
 	return p.pid
 }
 
-// exec tries commands until one can be executed. If none can, the error is that of the first: in an image without a
-// shell, that is the program that the caller has named.
+// exec tries commands until one can be executed. If none can, the error is that of the first command: in an image
+// without a shell, that command is the program that the caller has named.
 func (p *running) exec(cs []spawn.Command, files [3]int) error {
 	var first error
 	for _, c := range cs {
@@ -138,7 +138,7 @@ func (p *running) pipes(stdin bool) (files [3]int, err error) {
 	return files, nil
 }
 
-// pipe creates a pipe whose end `mine` belongs to the agent and does not block. The pipe belongs to the command's
+// pipe creates a pipe. Its end `mine` is for the agent, and does not block. The owner of the pipe is the command's
 // user, who can open it again as /dev/stdout.
 func (p *running) pipe(name string, mine int) (*os.File, int, error) {
 	var fd [2]int

@@ -241,8 +241,8 @@ type look struct {
 	size int64  // size of the data in old
 }
 
-// read copies output of one stream at cursor, and with times also of one time, into buf. It reads the disk without blocking the writer, who can
-// overwrite it meanwhile.
+// read copies output at cursor into buf: output of one stream only and, if times is set, of one time only. It reads
+// the disk without blocking the writer, which can overwrite the data meanwhile.
 func (l *ring) read(cursor int64, buf []byte, times bool) look {
 	for {
 		v := l.look(cursor, buf, times)

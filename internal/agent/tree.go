@@ -58,7 +58,7 @@ func (t tree) signalAll(sig syscall.Signal) {
 	}
 }
 
-// kill ends the tree and returns when all processes are dead. It stops the tree first, to outrun one that forks all
+// kill ends the tree and returns when all processes are dead. It stops the tree first, to outrun a tree that forks all
 // the time.
 func (t tree) kill() {
 	end := time.Now().Add(killTime)
@@ -115,7 +115,7 @@ func (t tree) members() []int {
 	return pids
 }
 
-// treeScan counts a tree.
+// treeScan finds the processes of a tree, in several looks at the process table.
 type treeScan struct {
 	tree
 	in    map[int]bool // the known processes of the tree
@@ -126,10 +126,10 @@ func newTreeScan(t tree) *treeScan {
 	return &treeScan{tree: t, in: map[int]bool{}, known: map[int]bool{}}
 }
 
-// stopTree stops the tree and reports whether it did so in time. A process with a pending stop cannot fork. The root is
-// stopped first, so that nothing waits for children that fork and end: as zombies they show that there are more, and
-// at the limit of pids there cannot be more. Its process group is stopped with it, which is most of the tree, in one
-// call.
+// stopTree stops the tree and reports whether it did so in time. A process with a pending stop cannot fork. The root
+// is stopped first, so that it does not reap children that fork and end: as zombies, these show that there are more
+// processes, and when they reach the limit of pids, there can be no more. The same call stops the root's process
+// group, which is most of the tree.
 func (c *treeScan) stopTree(end time.Time) bool {
 	if root := c.root(); root != 0 {
 		syscall.Kill(-root, syscall.SIGSTOP)

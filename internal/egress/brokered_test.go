@@ -54,7 +54,8 @@ func (b *brokered) set(name, value string) {
 	}
 }
 
-// brokered is like inside. The server at the shared address answers with what it got.
+// brokered returns a program that has a brokered secret, in addition to what inside gives it. The server at the shared
+// address answers with what it received.
 func (w *world) brokered(mode hutch.NetworkMode, allow ...string) *brokered {
 	w.t.Helper()
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -299,7 +300,7 @@ func TestLinkAddresses(t *testing.T) {
 	t.Parallel()
 	var texts []string
 	byAddr := map[string]string{}
-	for i := 0; len(texts) < hutch.MaxNetworkLinks; i++ { // two that agree, first
+	for i := 0; len(texts) < hutch.MaxNetworkLinks; i++ { // first, find two names whose hashes collide
 		name := fmt.Sprint("s", i)
 		if other := byAddr[linkAddr(name).String()]; other != "" {
 			texts = append([]string{name, other}, texts...)

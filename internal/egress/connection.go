@@ -137,7 +137,7 @@ func (p *connection) fail(err error) {
 	p.reason = cmp.Or(p.reason, because(err))
 }
 
-// because describes an error without addresses, which the line has already.
+// because describes an error without its addresses, which the log line has already.
 func because(err error) string {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()

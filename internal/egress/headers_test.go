@@ -29,7 +29,7 @@ func (w *world) withHeaders(n hutch.Network) *brokered {
 	return in
 }
 
-// got is the page of a host that got the token, as the program sees it.
+// got is the page of a host that received the token, as the program sees it.
 func got(host string) string {
 	return fmt.Sprintf("200 %s false %q", host, strings.Repeat("*", len(ruleToken)))
 }
@@ -43,7 +43,7 @@ func TestHeaderRules(t *testing.T) {
 		{Allow: hutch.Rules("*.example.com"), Headers: ruleFor443("*.example.com")},
 		{Mode: hutch.NetworkOpen, Headers: ruleFor443("*.com")},
 	} {
-		// An address by itself has no name to look up: a second rule allows the name's lookup at another port.
+		// A rule for an address allows no lookup of a name: a second rule allows it, at another port.
 		if n.Allow.String() == shared {
 			n.Allow = append(n.Allow, hutch.Rules(allowedName+":1")...)
 		}

@@ -279,8 +279,8 @@ func TestSlowNames(t *testing.T) {
 	flows.Wait()
 }
 
-// A name that one sandbox looked up is not answered faster to another one, which would otherwise learn what the first one
-// does. Sandboxes of two owners can have one id.
+// A name that one sandbox has looked up is not answered faster to another sandbox, which would otherwise learn what
+// the first one does. Sandboxes of two owners can have the same id.
 func TestAnswersAreOfOneSandbox(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

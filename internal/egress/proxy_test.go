@@ -63,7 +63,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// The end of one direction passes the proxy while the other goes on.
+// The end of one direction passes the proxy while the other direction continues.
 func TestProxyHalfClosed(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)

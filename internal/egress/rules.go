@@ -72,7 +72,8 @@ func (r *rules) addr(h *host, a netip.Addr, port uint16) string {
 	return rule
 }
 
-// reaches reports whether the owner of a name can point it at an address: it is public, or a rule names it.
+// reaches reports whether the owner of a name can point it at an address: the address is public, or a rule names the
+// address.
 func (r *rules) reaches(h *host, a netip.Addr, port uint16) bool {
 	how, _ := h.reachOf(a)
 	_, blocked := r.blocked(a, port)

@@ -175,7 +175,7 @@ func (w *world) options() Options {
 	}
 }
 
-// flow is a connection that is asked for.
+// flow is a connection that a program requests.
 type flow struct {
 	dst     netip.AddrPort
 	network string
@@ -198,7 +198,7 @@ func (f *flow) Accept() (net.Conn, error) {
 
 func (in *inside) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dst, err := netip.ParseAddrPort(address)
-	if err != nil { // a name
+	if err != nil { // the address is a name
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, err
@@ -258,7 +258,7 @@ func (in *inside) get(url string) (string, error) {
 	return fmt.Sprintf("%d %s", resp.StatusCode, body), err
 }
 
-// raw dials an address and says something.
+// raw dials an address and sends say.
 func (in *inside) raw(address, say string) (net.Conn, *bufio.Reader) {
 	in.t.Helper()
 	c, err := in.dial(in.t.Context(), "tcp", address)

@@ -257,7 +257,7 @@ func (w *watcher) run(out func(hutch.FileEvent) error) error {
 		if err := w.flushEvents(out); err != nil || w.ended {
 			return err
 		}
-		if len(w.seen) > maxSeen { // some can be reported twice
+		if len(w.seen) > maxSeen { // so a file can be reported twice
 			clear(w.seen)
 		}
 	}

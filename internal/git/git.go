@@ -25,13 +25,13 @@ const localTime = 120 * time.Second // for what needs no network
 // Command is one run of git.
 type Command struct {
 	Argv    []string
-	Dir     string   // "" is the sandbox's own
-	Env     []string // over the sandbox's
+	Dir     string   // "" is the sandbox's default folder
+	Env     []string // added to the sandbox's variables
 	Stdin   string
 	Timeout time.Duration
 
 	verb    string
-	secrets []string // are kept out of errors
+	secrets []string // texts that errors must not contain
 }
 
 // shell executes git with the standard input at descriptor 3.
@@ -87,7 +87,7 @@ func Clone(req hutch.GitCloneRequest) (c Command, dir string, err error) {
 		c.Argv = append(c.Argv, "--branch="+req.Branch)
 	}
 	if req.Depth > 0 {
-		c.Argv = append(c.Argv, "--depth="+strconv.Itoa(req.Depth), "--no-local") // local clones take all
+		c.Argv = append(c.Argv, "--depth="+strconv.Itoa(req.Depth), "--no-local") // a local clone would ignore the depth
 	}
 	c.Argv = append(c.Argv, "--", r.url, dir)
 	if c.Timeout = hutch.GitCloneTime; req.Timeout > 0 {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// javaToken matches the parts of Java's source text that are needed to find its types: comments and literals, to skip
-// them, marks and words.
+// javaToken matches the parts of Java's source text that are needed to find its types: marks, words, and, to skip
+// them, comments and literals.
 var javaToken = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/|"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[{}();.]|[\pL_$][\pL\pN_$]*`)
 
 // javaType is a type at the top of a source.

@@ -53,7 +53,7 @@ var languages = []Language{
 		Name: "python", Aliases: []string{"py", "python3"}, Suffix: ".py",
 		Programs: []string{"python3"}, Package: "python3", version: "--version",
 		run: []string{"python3", wire.SourceArg},
-		// The modules of the working directory, which "python3 FILE" looks for next to the file.
+		// Without this, "python3 FILE" finds the modules next to the file, but not those in the working directory.
 		env: []string{"PYTHONPATH=."},
 	},
 	{
@@ -79,5 +79,5 @@ var languages = []Language{
 	},
 }
 
-// nodeEnv lets require find the packages of the working directory, which Node looks for next to the file.
+// nodeEnv makes require find packages in the working directory, too: Node looks only next to the file.
 var nodeEnv = []string{"NODE_PATH=node_modules"}

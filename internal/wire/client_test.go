@@ -28,7 +28,7 @@ type peer struct {
 
 func newPeer(c net.Conn) *peer { return &peer{c, NewReader(c, MaxRequest), NewWriter(c)} }
 
-// Write sends a frame; it is not the connection's Write.
+// Write sends a frame. It hides the connection's Write.
 func (p *peer) Write(t Type, payload []byte) error { return p.Writer.Write(t, payload) }
 
 func (p *peer) send(t Type, payload string) error { return p.Write(t, []byte(payload)) }

@@ -93,8 +93,8 @@ func TestGarbageInsteadOfAWelcome(t *testing.T) {
 	}
 }
 
-// An agent of another version is one, whatever it says to the hello. What an agent
-// of Hutch that has another token says is not taken for that.
+// An agent of another version is reported as such, whatever it answers to the hello. An agent of this version with
+// another token is not.
 func TestAgentOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -110,7 +110,7 @@ func TestAgentOfAnotherVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client, _ := agent(t, func(p *peer) {
-				p.r.Next() // the hello: a client that leaves before it breaks the connection
+				p.r.Next() // the hello: an agent that closes the connection earlier breaks it
 				c.script(p)
 			})
 			_, err := client.Ping(t.Context())
@@ -368,7 +368,7 @@ func TestAnswersAheadOfTheirRequest(t *testing.T) {
 
 func TestFloodAfterTheExit(t *testing.T) {
 	t.Parallel()
-	c, _ := agent(t, func(p *peer) { // which waits for its end
+	c, _ := agent(t, func(p *peer) { // the agent returns when the connection has ended
 		p.hello().request()
 		p.started()
 		p.exit(0, 0)
@@ -383,11 +383,11 @@ func TestFloodAfterTheExit(t *testing.T) {
 	}
 }
 
-// silent is an agent that stops after says.
+// silent returns an agent that calls says, and then sends nothing more.
 func silent(says func(*peer)) func(*peer) {
 	return func(p *peer) {
 		says(p)
-		io.Copy(io.Discard, p.Conn) // to its end
+		io.Copy(io.Discard, p.Conn) // to the end of the connection
 	}
 }
 
@@ -434,7 +434,7 @@ func TestSilence(t *testing.T) {
 						nc.Close()
 					}
 					mu.Unlock()
-					time.Sleep(time.Minute) // until the agents have seen it
+					time.Sleep(time.Minute) // until the agents have seen that the connections are closed
 				})
 			}
 		})
@@ -489,7 +489,7 @@ func TestSilenceOfManyConnections(t *testing.T) {
 		if took := time.Since(begin); !errors.Is(err, hutch.Unavailable) || took > 2*replyTime {
 			t.Errorf("%v after %v", err, took)
 		}
-		time.Sleep(time.Minute) // until the agents have seen it
+		time.Sleep(time.Minute) // until the agents have seen that the connections are closed
 	})
 }
 
@@ -526,7 +526,7 @@ func TestFloodAfterTheTimeLimit(t *testing.T) {
 				if !errors.Is(err, hutch.Unavailable) || got > maxLate+MaxReply {
 					t.Errorf("%v after %d bytes", err, got)
 				}
-				time.Sleep(time.Minute) // until the agents have seen it
+				time.Sleep(time.Minute) // until the agents have seen that the connections are closed
 			})
 		})
 	}
@@ -539,7 +539,7 @@ func TestDeafToStdin(t *testing.T) {
 		p.hello().request()
 		p.started()
 		for i := range int64(100) {
-			p.WriteCount(TypeWindow, 1<<60+i) // room enough, it says
+			p.WriteCount(TypeWindow, 1<<60+i) // claims that there is plenty of space
 			p.WriteOutput(TypeStdout, i+1, []byte("x"))
 		}
 		p.exit(0, 100)

@@ -80,8 +80,8 @@ func (s *stream) frames(<-chan struct{}) error {
 	}
 }
 
-// next reads a frame. After the limit, an agent has the grace to finish, and a bounded number of bytes. Only waiting
-// for the agent counts, not the time in the caller's function.
+// next reads a frame. After the limit, an agent has only s.grace and a bounded number of bytes left to finish. Only
+// waiting for the agent counts, not the time in the caller's function.
 func (s *stream) next() (Type, []byte, error) {
 	if s.limit.IsZero() {
 		return s.conn.r.Next()
@@ -104,8 +104,8 @@ func (s *stream) next() (Type, []byte, error) {
 	return t, payload, err
 }
 
-// The agent's kept log, and the content of pipes and sockets, can still arrive after the limit. An empty frame counts,
-// too.
+// After the limit, the agent's log and the content of pipes and sockets can still arrive: at most maxLate bytes. Each
+// frame counts as frameCost more, so empty frames are bounded, too.
 const (
 	maxLate   = 8*LogSize + MaxLog
 	frameCost = 64
