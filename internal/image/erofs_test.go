@@ -70,7 +70,7 @@ func (r Root) file(path string) (File, bool) {
 	return r.Files[i], true
 }
 
-// An image without a single file gets all that a sandbox needs.
+// A sandbox of an image with a single file has all that it needs.
 func TestEmptyEROFS(t *testing.T) {
 	t.Parallel()
 	root, err := FromEROFS(writeEROFS(t, map[string]string{"/program": "x"}), EROFSOptions{WorkingDir: "/srv/app"})
@@ -108,7 +108,7 @@ func TestEmptyEROFS(t *testing.T) {
 	}
 }
 
-// The links of an image decide nothing about where our files are.
+// The links of an image do not change where our files are.
 func TestEROFSWithLinks(t *testing.T) {
 	t.Parallel()
 	root, err := FromEROFS(writeEROFS(t, map[string]string{
@@ -148,7 +148,8 @@ func TestEROFSTrusts(t *testing.T) {
 	}
 }
 
-// TestWriteTar: an archive of an image has what a sandbox has over it, and nothing behind a link of the image.
+// TestWriteTar: the archive of an image contains the files that a sandbox has over the image, and nothing that a link
+// of the image leads to.
 func TestWriteTar(t *testing.T) {
 	path := writeEROFS(t, map[string]string{"etc/passwd": "root", "etc/hosts": "of the image", "bin/tool": "tool", "sh": "->bin/tool", "tmp": "->/etc", "workspace/a": "1"})
 	root, err := FromEROFS(path, EROFSOptions{})

@@ -18,7 +18,7 @@ import (
 // most hosts all but usr are links into it.
 var systemFolders = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
-// masks are visible files and folders that may hold credentials, or state of the host; an empty one is mounted over
+// masks are visible files and folders that can hold credentials, or state of the host; an empty one is mounted over
 // each. The names are relative to /usr and to every visible prefix.
 var masks = []string{
 	"local/etc", "etc/npmrc", "etc/gitconfig", "etc/pip.conf", "pip.conf", "lib/node_modules/npm/npmrc",

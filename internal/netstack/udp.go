@@ -12,8 +12,8 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// How many bytes wait for a reader of datagrams: the largest datagram and some more once there is a reader, and a few
-// before that.
+// How many bytes of datagrams can wait: the largest datagram and some more if the handler has accepted the flow, and a
+// few bytes before that.
 const (
 	datagramBuffer  = 128 << 10
 	undecidedBuffer = 4 << 10
