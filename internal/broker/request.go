@@ -28,7 +28,7 @@ type requestKey struct{}
 
 func requestOf(r *http.Request) *request { return r.Context().Value(requestKey{}).(*request) }
 
-// handler sends requests on.
+// handler forwards requests.
 func (x *exchange) handler(upstream http.RoundTripper) http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Rewrite:        x.rewrite,

@@ -23,7 +23,7 @@ type pathPatterns struct {
 	folders []matchedFolder // the folders above the last path, the outermost first
 }
 
-// pathPattern is one pattern. An exception takes back what patterns before it matched.
+// pathPattern is one pattern. An exception cancels the matches of earlier patterns.
 type pathPattern struct {
 	matcher   *patternmatcher.PatternMatcher
 	exception bool
@@ -74,7 +74,7 @@ func badPattern(where, text string, err error) error {
 	return hutch.Errorf(hutch.Invalid, "%s has a pattern that cannot be read, %.200q: %v", where, text, err)
 }
 
-// match reports whether the patterns take a path, such as a/b.
+// match reports whether the patterns select a path, such as a/b.
 func (l *pathPatterns) match(ctx context.Context, name string) (bool, error) {
 	above, err := l.above(ctx, path.Dir(name))
 	if err != nil {

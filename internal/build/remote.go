@@ -46,7 +46,7 @@ func (r *run) fromURL(ctx context.Context, op *pb.SourceOp) (*state, error) {
 	return &state{key: key, trees: []*layer{{tree: t}}}, nil
 }
 
-// download gets the file of a URL, which must have a digest if one is wanted.
+// download fetches the file of a URL. If want is set, the file must have that digest.
 func (r *run) download(ctx context.Context, url, want, name string, n *node) (*tree, error) {
 	out, err := r.tree("the file of " + r.v.title())
 	if err != nil {
@@ -67,7 +67,7 @@ func curl(url string) []string {
 		"--proto", "=http,https", "--proto-redir", "=http,https", "--retry", "2", "--url", url}
 }
 
-// fromGit returns the files of a repository. They are the same while the commit is.
+// fromGit returns the files of a repository. They do not change as long as the commit does not.
 func (r *run) fromGit(ctx context.Context, op *pb.SourceOp) (*state, error) {
 	g := repository{url: op.Attrs[pb.AttrFullRemoteURL], modules: op.Attrs[pb.AttrGitSkipSubmodules] == "", git: op.Attrs[pb.AttrKeepGitDir] == "true"}
 	if !strings.HasPrefix(g.url, "https://") && !strings.HasPrefix(g.url, "http://") {

@@ -95,8 +95,8 @@ func (r *record) has(ref Reference) bool {
 	return ref.digest != "" && ref.digest == r.Digest || slices.Contains(r.References, ref)
 }
 
-// Tag gives an image of the store another name. If another image of the owner has the name, the name moves. Tagging a
-// public image makes a record of the owner's own.
+// Tag gives an image of the store another name. If another image of the owner has the name, the name moves. If the
+// image is public, the owner gets its own record of it.
 func (s *Store) Tag(owner string, source, target Reference) error {
 	if err := nameable(target); err != nil {
 		return err
@@ -255,7 +255,7 @@ func (s *Store) touch(k key) {
 	s.touchLocked(k)
 }
 
-// touchLocked notes that an image is used now.
+// touchLocked records that an image is used now.
 func (s *Store) touchLocked(k key) {
 	for _, k := range []key{k, {"", k.digest}} {
 		r := s.records[k]
@@ -280,8 +280,8 @@ func (s *Store) inUseLocked(r *record) bool {
 	return false
 }
 
-// Remove takes a name from an image of the owner, and removes the image with its last name. By digest it removes the
-// image with all its names. An image in use is not removed: the error is of kind [hutch.Conflict].
+// Remove removes a name from an image of the owner, and the image itself if it has no other name. By digest it removes
+// the image with all its names. An image in use is not removed: the error is of kind [hutch.Conflict].
 func (s *Store) Remove(owner string, ref Reference) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -377,7 +377,7 @@ func (s *Store) bytesLocked() (sum int64) {
 	return sum
 }
 
-// dropRootLocked removes the root file system of an image, unless another image that has it is in use.
+// dropRootLocked removes the root file system of an image, unless another image with the same root is in use.
 func (s *Store) dropRootLocked(r *record) (int64, error) {
 	file := rootFile(r.Layers)
 	for _, other := range s.records {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// killedEnv makes the test binary the server that TestKilled kills: the folder of its store, and its registry.
+// killedEnv makes the test binary run as the server that TestKilled kills. Its value is the folder of the store and
+// the host of the registry.
 const killedEnv = "HUTCH_TEST_KILLED_STORE"
 
 // TestKilledServer is that server; without the variable it is skipped. It pulls, makes roots, moves names and removes images until it is killed.
@@ -96,5 +97,5 @@ func killAServer(t *testing.T, w *world) {
 	if fmt.Fscan(out, &word); word != "open" {
 		t.Fatalf("the server says %q", word)
 	}
-	time.Sleep(rand.N(100 * time.Millisecond)) // to be killed anywhere
+	time.Sleep(rand.N(100 * time.Millisecond)) // so that the kill can come at any point
 }

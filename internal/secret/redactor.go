@@ -89,7 +89,7 @@ func needles(secrets map[string][]string) []*needle {
 	return all
 }
 
-// needleCost estimates what a needle takes in memory beside its text, in bytes.
+// needleCost estimates what a needle takes in memory in addition to its text, in bytes.
 const needleCost = 160
 
 // Size estimates the memory of a redactor, in bytes.
@@ -119,9 +119,9 @@ func hash(b []byte) uint16 {
 	return uint16((uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16) * 0x9E3779B1 >> 16)
 }
 
-// find returns the position of the next needle in b, and the needle: the first and, at one position, the longest. If n
-// is nil, a needle of which b has only the beginning may start at the position; for a final b, the position is the end
-// of b.
+// find returns the position of the next needle in b, and the needle. If several needles begin at one position, it
+// returns the longest. If n is nil, there is no needle in b, but one can begin at the position and continue after b;
+// for a final b, the position is the end of b.
 func (r *Redactor) find(b []byte, from int, final bool) (int, *needle) {
 	for i := from + r.window; i <= len(b); {
 		h := hash(b[i-block : i])
@@ -208,8 +208,8 @@ func (r *Redactor) String(s string) string {
 	return s
 }
 
-// Cut returns where to cut a text that still grows, at most bytes or a few more from its beginning, so that no secret is
-// in two parts. It returns 0 if that depends on the text that follows.
+// Cut returns where to cut a text that still grows, so that no secret is in two parts: after most bytes, or a few
+// more. It returns 0 if that depends on the text that follows.
 func (r *Redactor) Cut(b []byte, most int) int {
 	if r == nil {
 		return most
@@ -232,7 +232,7 @@ func (r *Redactor) Cut(b []byte, most int) int {
 	}
 }
 
-// Excerpt does the same as String, for text that may be cut out of a longer one: it also replaces possible parts of a
+// Excerpt does the same as String, for text that can be a part of a longer text: it also replaces possible parts of a
 // secret at the ends.
 func (r *Redactor) Excerpt(s string) string {
 	if r == nil {

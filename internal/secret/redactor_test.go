@@ -29,7 +29,7 @@ func TestForms(t *testing.T) {
 		"itself":                key,
 		"in a URL's query":      url.QueryEscape(key),
 		"in a URL's path":       url.PathEscape(key),
-		"in lower-case escapes": strings.ToLower(url.QueryEscape("&\"=<")) + "x", // held against nothing: see below
+		"in lower-case escapes": strings.ToLower(url.QueryEscape("&\"=<")) + "x", // not compared with anything: see below
 		"in JSON":               string(quoted),
 		"in Go":                 strconv.Quote(key),
 		"in HTML":               html.EscapeString(key),

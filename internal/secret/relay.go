@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// idle is the pause after which a program that prints nothing more may be waiting for a reader.
+// idle is how long a program must print nothing before it is assumed to wait for a reader.
 const idle = 50 * time.Millisecond
 
 // relay passes output on with the secrets replaced.

@@ -91,7 +91,7 @@ func argument(t reflect.Type, seen *[]string) reflect.Value {
 	return reflect.Zero(t)
 }
 
-// texts are all texts in v.
+// texts returns all texts in v, as one text.
 func texts(v any) string {
 	if err, ok := v.(error); ok {
 		e := hutch.AsError(err)
@@ -415,8 +415,8 @@ func TestCursorsContinue(t *testing.T) {
 	}
 }
 
-// suffixes are the texts that can be seen from a cursor on: everything after it, with the whole mark of a secret
-// across it.
+// suffixes returns the texts that a reader can see from a cursor on: everything after the cursor and, if it is within
+// a secret, the whole marker of that secret.
 func suffixes(want, whole string, cursor int64) []string {
 	before := whole[:cursor]
 	for at := 0; ; {

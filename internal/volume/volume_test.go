@@ -236,7 +236,7 @@ func TestManyEntries(t *testing.T) {
 	}
 }
 
-// TestPackFails: an archive is whole only if its maker says so, even if it ends between two entries.
+// TestPackFails: an archive is complete only if pack succeeds, even if the archive ends between two entries.
 func TestPackFails(t *testing.T) {
 	s, _ := newStore(t)
 	save(t, s, "good=1")
