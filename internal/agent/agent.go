@@ -42,7 +42,7 @@ var Build = "unknown"
 // Options configure an agent.
 type Options struct {
 	// Init is set when this process is the first of its pid namespace: it then reaps every orphan, permanently. No
-	// other code in the process may wait for children.
+	// other code in the process is allowed to wait for children.
 	Init bool
 	// Alone is set if this process is allowed to stop all other processes of its pid namespace for a moment: all of
 	// them were started by this process, or only serve it.
@@ -189,7 +189,7 @@ func (a *agent) welcome(nc net.Conn) {
 	a.group.Go(c.serve)
 }
 
-// markKnown marks a connection that has said hello. It returns false if there are too many.
+// markKnown marks a connection that has said hello. It returns false if there are too many such connections.
 func (a *agent) markKnown(c *conn) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -235,7 +235,7 @@ func (a *agent) track(p *running) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.procs[p] = struct{}{}
-	if a.closed { // endAll may have run already
+	if a.closed { // endAll can have run already
 		p.closeOuts()
 	}
 }

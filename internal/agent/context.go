@@ -130,7 +130,7 @@ func (cs *contexts) closeAll() {
 }
 
 // codeContext is an interpreter and its queue of runs. One goroutine, live, takes the runs one by one; after an
-// interpreter has ended, the next run gets a new one.
+// interpreter has ended, the next run starts a new one.
 type codeContext struct {
 	agent   *agent
 	req     wire.Context

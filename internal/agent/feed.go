@@ -53,7 +53,7 @@ func (f *feed) endInput() {
 }
 
 // close gives up, because the program has ended. After close, no report is sent: the frame that ends the request
-// follows, and a later report would be taken for the answer to the next request on the connection.
+// follows, and a later report would look like the answer to the next request on the connection.
 func (f *feed) close() {
 	f.mu.Lock()
 	f.dead = true

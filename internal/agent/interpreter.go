@@ -155,8 +155,8 @@ func (i *interpreter) leave() {
 	i.current = nil
 }
 
-// hasChildren reports whether processes of earlier runs are left: the interpreter is a subreaper, so they would be its
-// descendants. That is rare, and examining all processes takes longer than most runs.
+// hasChildren reports whether processes of earlier runs are left: they would be the interpreter's descendants, because
+// it is a subreaper. Such processes are rare, and examining all processes takes longer than most runs.
 func (i *interpreter) hasChildren() bool {
 	if !i.used {
 		return false

@@ -34,7 +34,7 @@ type job struct {
 	stopped bool      // stop is closed
 	sent    syscall.Signal
 	inputs  int // requests that write to the job
-	// inputEnded says that the input of this run has been closed.
+	// inputEnded is set when the input of this run has been closed.
 	inputEnded bool
 }
 
@@ -186,8 +186,8 @@ func (j *job) makeFinal() {
 // leftovers returns the job's tree without a root.
 func (j *job) leftovers() tree { return j.agent.tree(j.start.ID, func() int { return 0 }) }
 
-// signal signals the job's tree. A signal that asks the job to end also ends its restarts; any other signal does so
-// only if the job dies of it.
+// signal signals the job's tree. A signal that asks the job to end also ends its restarts; any other signal ends the
+// restarts only if the job dies of it.
 func (j *job) signal(sig syscall.Signal) {
 	j.mu.Lock()
 	j.sent = sig

@@ -68,7 +68,7 @@ func dialServer(port int) (net.Conn, error) {
 	return nil, hutch.Errorf(hutch.NotFound, "nothing listens on port %d", port).Because(errors.Join(errs...))
 }
 
-// hosts returns the addresses that a server may listen on.
+// hosts returns the addresses that a server can listen on.
 func hosts() []string {
 	list := []string{"127.0.0.1", "::1"}
 	addrs, _ := net.InterfaceAddrs()

@@ -16,7 +16,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// sink takes output in the order in which it was read. It can block; the program then finds its pipe full.
+// sink takes output in the order in which it was read. It can block, and then the program's pipe fills up.
 type sink func(t wire.Type, data []byte)
 
 // running is a process that was started.
@@ -32,10 +32,10 @@ type running struct {
 	over    chan struct{}             // closed when the root has ended
 	source  string                    // folder of the source file, which is removed at the end
 	drained sync.WaitGroup            // both outputs are read up to the end of the root
-	// keeps says that the root holds state which outlives the programs it starts: when memory is short, the root is
-	// killed only if it uses more memory than these programs.
+	// keeps is set if the root holds state that outlives the programs that it starts. When memory is short, the root
+	// is killed only if it uses more memory than these programs.
 	keeps  bool
-	memory atomic.Bool // one of its processes was killed because of the memory limit
+	memory atomic.Bool // a process of the tree was killed because of the memory limit
 }
 
 // launch starts s, whose fields have been checked.

@@ -21,8 +21,8 @@ const (
 )
 
 // tree is a process and all processes that it started: its descendants, the processes of its session, and those with
-// its id in the environment. While the root lives, descendants are certain, because it is a subreaper; afterwards they
-// are orphans of the agent. The other two ways find processes that the agent does not inherit.
+// its id in the environment. As long as the root lives, all descendants are found, because the root is a subreaper;
+// afterwards they are orphans of the agent. The other two ways find processes that the agent does not inherit.
 type tree struct {
 	root func() int // its pid; 0 when it has ended
 	mark string     // KEY=id in the environment
@@ -193,8 +193,8 @@ type process struct {
 	dead                 bool
 }
 
-// processes reads the process table without the known processes, newest first because those are the likeliest to run
-// away, and marks them as known. It stops at end, unless that is zero.
+// processes reads the process table, without the known processes, and marks the ones that it returns as known. The
+// newest come first, because those are the likeliest to run away. It stops at end, unless that is zero.
 func processes(known map[int]bool, end time.Time) []process {
 	dir, err := os.Open("/proc")
 	if err != nil {

@@ -53,7 +53,7 @@ type scene struct {
 	cut       func() // all connections
 }
 
-// credential returns a credential that is placed as the text says.
+// credential returns a credential with the placement that as describes.
 func credential(as, format string) secret.Credential {
 	return secret.Credential{
 		Brokering: hutch.Brokering{Hosts: []string{host}, As: as, Format: format},

@@ -99,7 +99,7 @@ func (x *exchange) rewrite(r *httputil.ProxyRequest) {
 		h.Del(name)
 	}
 	if up := h.Get("Upgrade"); up != "" && !strings.EqualFold(up, "websocket") {
-		h.Del("Upgrade") // a server may ignore it anyway
+		h.Del("Upgrade") // a server can ignore it anyway
 		h.Del("Connection")
 	}
 }

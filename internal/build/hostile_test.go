@@ -253,7 +253,8 @@ func TestNoRootIsRefused(t *testing.T) {
 }
 
 // TestLinksThatLeadFar: the links of a path can lead over half a million folders, each of which is looked up below two
-// thousand others. That took more than half an hour, which neither the time limit of the build nor its owner could end.
+// thousand others. That took more than half an hour, and neither the time limit of the build nor its owner could end
+// it.
 func TestLinksThatLeadFar(t *testing.T) {
 	t.Parallel()
 	tree := newTree(nil, "a test", limits{entries: 10_000, path: 4096, shared: &budget{entries: 10_000}})

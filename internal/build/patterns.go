@@ -38,7 +38,7 @@ type matchedFolder struct {
 	hits []bool
 }
 
-// newPathPatterns reads patterns; where says in errors where the patterns are from.
+// newPathPatterns reads patterns. where is the source of the patterns, for errors.
 func newPathPatterns(patterns []string, where string) (*pathPatterns, error) {
 	if len(patterns) > mostPatterns {
 		return nil, hutch.Errorf(hutch.Exhausted, "%s has more than %d patterns: write fewer", where, mostPatterns).With("limit", "build patterns")

@@ -32,7 +32,7 @@ type Log struct {
 	builds []*Build // oldest first
 }
 
-// Build is one build. The lock of its log is taken before its own lock.
+// Build is one build. The lock of its Log is taken before the lock of the Build.
 type Build struct {
 	log      *Log
 	cancel   context.CancelCauseFunc
@@ -251,7 +251,7 @@ func (l *Log) Read(ctx context.Context, owner string, all bool, id string, follo
 	}
 }
 
-// Delete ends a build that runs and waits for its end, or removes the record of one that has ended.
+// Delete ends a running build and waits for its end, or removes the record of an ended build.
 func (l *Log) Delete(ctx context.Context, owner string, all bool, id string) error {
 	b, err := l.find(owner, all, id)
 	if err != nil {

@@ -139,7 +139,7 @@ func TestManyBuilds(t *testing.T) {
 	}
 }
 
-// A build that is deleted while it runs ends, and says so; then its record can be removed.
+// A build that is deleted while it runs ends with an error that says so; then its record can be removed.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	var l Log

@@ -56,8 +56,8 @@ func ruleOf(secrets []string) string {
 	return "secret " + strings.Join(secrets, ", ")
 }
 
-// ruleWith returns what the log shows as the rule of a request that got credentials: the names of the secrets, or, if
-// it got no secrets, the rule of its connection; and the header rules.
+// ruleWith returns what the log shows as the rule of a request that has received credentials: the names of the secrets
+// or, without any, the rule of the connection; then the header rules.
 func (p *connection) ruleWith(used []string) string {
 	i := slices.IndexFunc(used, secret.IsHeader)
 	if i < 0 {
@@ -66,7 +66,7 @@ func (p *connection) ruleWith(used []string) string {
 	return strings.Join(append([]string{cmp.Or(ruleOf(used[:i]), p.rule)}, used[i:]...), ", ")
 }
 
-// brokeredLocked returns those names of an address whose TLS connections can end in the broker.
+// brokeredLocked returns the names of an address for which TLS connections can end in the broker.
 func (g *Gateway) brokeredLocked(protocol string, dst netip.AddrPort) (names []string) {
 	if protocol != "tcp" {
 		return nil
@@ -102,8 +102,8 @@ func (g *Gateway) carryAnyway(p *connection, down, up net.Conn) error {
 	return nil
 }
 
-// opens reports whether the broker takes over a connection to an address that a rule allows, because the client asks
-// for a brokered name of that address. It records the name.
+// opens reports whether a connection to an address that a rule allows goes to the broker, because the client requests
+// name, a brokered name of that address. It records the name.
 func (p *connection) opens(name string) bool {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()

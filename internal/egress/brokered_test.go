@@ -33,7 +33,7 @@ type brokered struct {
 	has     atomic.Bool
 	mu      sync.Mutex
 	uses    []string
-	secrets map[string]string // those that header rules can refer to
+	secrets map[string]string // secrets that header rules can refer to
 }
 
 func (b *brokered) secret(name string) (string, error) {
@@ -191,8 +191,8 @@ func TestSecretThatIsGone(t *testing.T) {
 	}
 }
 
-// TestRequestsAtOnce: a program that multiplexes requests to a host that does not answer has no more of them than its
-// sandbox may have connections.
+// TestRequestsAtOnce: a program that multiplexes requests to a host that does not answer can have only as many of them
+// as its sandbox can have connections.
 func TestRequestsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

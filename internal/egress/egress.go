@@ -221,7 +221,7 @@ func (g *Gateway) Close() {
 // verdict is the decision of the rules about a connection.
 type verdict struct {
 	rule   string   // the rule that allows the connection
-	names  []string // names, one of which the client must request; none for a network
+	names  []string // the client must request one of these names; none for a network
 	anyway bool     // allowed by address, whatever name the client asks for
 	link   string   // the linked sandbox
 	reason string   // why the connection is denied

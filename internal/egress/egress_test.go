@@ -195,7 +195,7 @@ func TestSharedAddress(t *testing.T) {
 	}
 }
 
-// A program invents the name that it asks for. If that is a rule for many hosts, no command proposes it.
+// A program can invent the name that it requests. If that name would be a rule for many hosts, no command proposes it.
 func TestNamesThatAreRules(t *testing.T) {
 	t.Parallel()
 	in := newWorld(t).inside("", allowedName)
@@ -288,7 +288,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// An address counts as that of a name only for the sandbox that got this answer.
+// An address counts as that of a name only for the sandbox that received it as an answer.
 func TestPins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

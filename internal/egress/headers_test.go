@@ -203,7 +203,8 @@ func TestHeaderRuleBesideASecret(t *testing.T) {
 	}
 }
 
-// TestHeaderRuleThatRefersToASecret: each request gets the present value, and none is sent without it.
+// TestHeaderRuleThatRefersToASecret: each request gets the present value of the secret, and no request is sent without
+// it.
 func TestHeaderRuleThatRefersToASecret(t *testing.T) {
 	t.Parallel()
 	in := newWorld(t).withHeaders(hutch.Network{Allow: hutch.Rules(allowedName), Headers: hutch.HeaderRules{

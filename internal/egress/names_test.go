@@ -77,7 +77,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A question is not sent out if its name is not allowed, or its type is not one that we look up.
+// A query is not sent out if its name is not allowed, or if its type is not A or AAAA.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

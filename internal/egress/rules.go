@@ -51,7 +51,7 @@ func (r *rules) opened(name string, port uint16) bool {
 	return r.brokered(name, port) != "" || r.headers.For(name, port) != nil
 }
 
-// asks reports whether the sandbox can look up a name.
+// asks reports whether the sandbox is allowed to look up a name.
 func (r *rules) asks(name string) bool {
 	return r.network.Mode == hutch.NetworkOpen || r.brokered(name, 0) != "" || r.find(func(rule hutch.NetworkRule) bool { return rule.HasName(name) }) != ""
 }

@@ -32,7 +32,7 @@ type world struct {
 	mu      sync.Mutex
 	servers map[string]string // what listens at address:port
 	names   map[string][]netip.Addr
-	asked   []string // of the DNS server
+	asked   []string // names that the DNS server was asked for
 	dns     string
 }
 
@@ -180,7 +180,7 @@ type flow struct {
 	dst     netip.AddrPort
 	network string
 	once    sync.Once
-	got     chan net.Conn // closed when refused
+	got     chan net.Conn // closed when the flow is refused
 }
 
 func (f *flow) Src() netip.AddrPort { return netip.AddrPort{} }

@@ -139,7 +139,7 @@ type watcher struct {
 	root      int
 
 	paths map[int]string // paths of the watched folders
-	// seen are files that the scan of a new folder has found: the events of their creation may still arrive.
+	// seen are files that the scan of a new folder has found: the events of their creation can still arrive.
 	seen   map[string]bool
 	drafts map[uint32]bool // moves of our own temporary files, by cookie
 	queue  []change

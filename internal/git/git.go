@@ -41,7 +41,7 @@ var shell = []string{"sh", "-c", `exec git "$@" 3<&0 </dev/null`, "git"}
 const helper = `!f() { test "$1" = get && cat <&3; }; f`
 
 // environment makes git ask no questions, print what we can parse, take paths literally, and keep credentials out of
-// traces that the sandbox may have switched on.
+// traces that the sandbox can have switched on.
 var environment = []string{
 	"GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "SSH_ASKPASS_REQUIRE=never", "GIT_EDITOR=false",
 	"LC_ALL=C.UTF-8", "LANGUAGE=C",

@@ -9,9 +9,9 @@ import (
 )
 
 // allowed lists what the image takes from the host's /etc, as patterns: files that programs need and that hold no
-// secrets. Deliberately left out although programs read them: pip.conf, npmrc, wgetrc, gitconfig, Renviron.site,
-// maven/settings.xml, odbc*.ini, profile.d and environment (they can hold credentials), ssl/private and ssh (keys),
-// machine-id (it identifies the host).
+// secrets. These are left out on purpose, although programs read them: pip.conf, npmrc, wgetrc, gitconfig,
+// Renviron.site, maven/settings.xml, odbc*.ini, profile.d and environment (they can hold credentials), ssl/private and
+// ssh (keys), machine-id (it identifies the host).
 var allowed = []string{
 	// the dynamic linker, and the choice between programs of one name
 	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld-musl-*.path", "alternatives",

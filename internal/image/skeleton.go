@@ -63,7 +63,7 @@ var environment = []string{
 	"HOME=" + Home, "USER=" + User, "LOGNAME=" + User, "SHELL=/bin/bash",
 	// The output before a time limit must not stay in a buffer.
 	"PYTHONUNBUFFERED=1",
-	// The user may install: below its home, as /usr is read only.
+	// The user is allowed to install packages: below its home, because /usr is read only.
 	"PIP_BREAK_SYSTEM_PACKAGES=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_ROOT_USER_ACTION=ignore",
 	"NPM_CONFIG_PREFIX=" + Home + "/.local", "NPM_CONFIG_UPDATE_NOTIFIER=false", "NPM_CONFIG_FUND=false",
 	// Without it, Go would download the version that a module asks for.
@@ -266,7 +266,7 @@ func (s *skeleton) link(path, inside string) error {
 	}
 	err = os.Symlink(target, filepath.Join(s.Dir, inside))
 	if errors.Is(err, fs.ErrExist) {
-		return nil // patterns may overlap
+		return nil // patterns can overlap
 	}
 	return err
 }

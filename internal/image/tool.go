@@ -46,8 +46,8 @@ var tools = []tool{
 	{name: "git"}, {name: "bash"}, {name: "deno"}, {name: "bun"},
 }
 
-// proxies are programs to which links with many names lead. Such a program finds and runs another program, by the name
-// of the link with which it was called.
+// proxies are programs with many links to them. Such a program is called through a link, and runs another program that
+// has the name of the link.
 var proxies = []string{"rustup", "mise", "asdf", "rtx", "volta-shim", "shim", "fnm", "busybox"}
 
 // choices are the files, relative to the home folder, where version managers

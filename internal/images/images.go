@@ -49,9 +49,9 @@ type Images struct {
 	opt    Options
 	builds buildlog.Log
 
-	// removing is held while images are removed, beginning with the check of which sandboxes use them. Root takes it at
-	// its end: a sandbox is listed before its root is requested, so either the removal sees the sandbox, or Root sees
-	// the removal.
+	// removing is held while images are removed, including the check of which sandboxes use them. Root locks it at its
+	// end: a sandbox is listed before its root is requested, so either the removal sees the sandbox, or Root sees the
+	// removal.
 	removing sync.RWMutex
 
 	mu    sync.Mutex

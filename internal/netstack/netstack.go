@@ -111,7 +111,7 @@ type Stack struct {
 	ip       *stack.Stack // nil until the first packet
 	closed   bool
 	live     [2]int         // flows, by protocol
-	reserved int            // bytes that may wait in connections
+	reserved int            // bytes that can wait in connections
 	group    sync.WaitGroup // reading the link, and handlers; added to with mu held
 }
 

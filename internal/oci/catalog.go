@@ -53,7 +53,8 @@ func (r *record) clone() Image {
 	return i
 }
 
-// Images returns all images that an owner sees, the most recently added first. The server sees those of all owners.
+// Images returns all images that an owner sees, the most recently added first. For the server, these are the images of
+// all owners.
 func (s *Store) Images(owner string) []Image {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +159,7 @@ func (s *Store) roomLocked(owner string, step bool) error {
 	return nil
 }
 
-// takeNamesLocked takes the names of a record from the other images of its owner.
+// takeNamesLocked removes the names of a record from the other images of its owner.
 func (s *Store) takeNamesLocked(r *record) error {
 	for k, other := range s.records {
 		if k.owner != r.Owner || k == r.key() {
@@ -322,7 +323,7 @@ type Pruned struct {
 	Bytes  int64   `json:"bytes"` // bytes that are free on disk now
 }
 
-// Prune removes images of an owner; those of all owners for the server.
+// Prune removes images of an owner; for the server, of all owners.
 func (s *Store) Prune(ctx context.Context, owner string, o PruneOptions) (Pruned, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -70,7 +70,7 @@ func (p platform) String() string {
 	return strings.TrimSuffix(p.os+"/"+p.architecture+"/"+p.variant, "/")
 }
 
-// matches reports whether p can run an image for q. Where one of them names no variant, any matches.
+// matches reports whether p can run an image for q. If one of them names no variant, any variant matches.
 func (p platform) matches(q platform) bool {
 	return p.os == q.os && p.architecture == q.architecture && (p.variant == "" || q.variant == "" || p.variant == q.variant)
 }

@@ -18,9 +18,9 @@ import (
 	"hutch/internal/oci/rootfs"
 )
 
-// A step is an image without a name that a build leaves behind: the layers up to one of its steps. It is found again by
-// its keys, and by nothing else. It is counted, kept and removed like other images, and it is the first to be removed
-// when its owner needs disk space.
+// A step is an image without a name that a build leaves behind: the layers up to one of its steps. It is found again
+// only by its keys. It is counted, kept and removed like other images, and it is the first to be removed when its
+// owner needs disk space.
 
 // mostSteps is how many steps of one owner are kept, and mostKeys how many keys of one step.
 const (
@@ -111,7 +111,7 @@ func (s *Store) keepStep(base *record, l *newLayer, o StepOptions) (Image, error
 	return s.keep(r, manifest, config, o.Owner)
 }
 
-// takeKey takes a key from the step that has it: a newer step gets it.
+// takeKey removes a key from the step that has it, because a newer step will have it.
 func (s *Store) takeKey(owner, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -547,7 +547,7 @@ func TestRedirectsInCircles(t *testing.T) {
 	}
 }
 
-// Limits are held before anything is fetched, whatever the manifest says.
+// Limits are checked before anything is fetched, whatever the manifest says.
 func TestGreedyManifests(t *testing.T) {
 	hash := func(c string) string { return "sha256:" + strings.Repeat(c, 64) }
 	config := `{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"` + hash("1") + `","size":10}`
@@ -874,7 +874,7 @@ func TestTreeGoesWithTheRoot(t *testing.T) {
 	}
 }
 
-// A mirror is asked first; what it does not have comes from the registry.
+// A mirror is tried first; what it does not have comes from the registry.
 func TestMirrors(t *testing.T) {
 	w, m := newWorld(t), newWorld(t)
 	image := plainImage(t)

@@ -16,8 +16,9 @@ type javaType struct {
 	public, main bool
 }
 
-// javaNames finds the file name of a Java source, which is that of its public type, and the class to run: the first
-// with a main, else the first. Javac checks the source later, so the result can be wrong for text that is not Java.
+// javaNames finds the file name of a Java source and the class to run. The file is named after the public type; the
+// class is the first with a main or, without one, the first. Javac checks the source later, so the result can be wrong
+// for text that is not Java.
 func javaNames(source string) (file, class string) {
 	in, types := javaTypes(source)
 	file, class = "Main", "Main"

@@ -2,8 +2,7 @@ package runner
 
 import "hutch/internal/wire"
 
-// languages is the table of languages, by name. The working directory of a
-// compiler is the one that the program will run in.
+// languages is the table of languages, by name. A compiler runs in the working directory of the program.
 var languages = []Language{
 	{
 		Name: "bash", Aliases: []string{"sh", "shell"}, Suffix: ".sh",

@@ -13,7 +13,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// Language says how programs in one language are run.
+// Language describes how programs in one language are run.
 type Language struct {
 	Name    string
 	Aliases []string

@@ -16,8 +16,8 @@ import (
 // concurrent use.
 //
 // It moves a window, as long as the shortest needle, over the text, and looks at the window's last three bytes. They
-// usually show that no needle can begin within the next bytes, so the window skips those (the algorithm of Wu and
-// Manber). The longer the needles, the more it skips.
+// usually show that no needle can begin within the next bytes, so the window skips these bytes (the algorithm of Wu
+// and Manber). The longer the needles, the more it skips.
 type Redactor struct {
 	window  int
 	longest int

@@ -32,7 +32,7 @@ type relay struct {
 	idleTimer *time.Timer
 }
 
-// lane is one of the streams.
+// lane is stdout or stderr.
 type lane struct {
 	stream
 	name hutch.Stream
@@ -68,7 +68,7 @@ func (f *relay) lane(s hutch.Stream) *lane {
 	return &f.lanes[0]
 }
 
-// output takes a piece of output.
+// output handles a piece of output.
 func (f *relay) output(o hutch.Output) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -365,7 +365,7 @@ func (l log) service() (svc hutch.Service, req hutch.LogsRequest) {
 	return redacting(&played{logs: l.read}), hutch.LogsRequest{SandboxID: "s", ProcessID: "p"}
 }
 
-// shown is the text that a reader gets, and the cursors at which it can stop.
+// shown is the text that a reader receives, and the cursors at which the reader can stop.
 type shown struct {
 	text    map[hutch.Stream]string
 	cursors []int64

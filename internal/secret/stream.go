@@ -12,7 +12,7 @@ type stream struct {
 // the held text.
 type emit func(data []byte, end int, marker bool)
 
-// write takes the next piece.
+// write handles the next piece.
 func (s *stream) write(b []byte, out emit) {
 	if len(s.held) > 0 {
 		s.held = append(s.held, b...)

@@ -236,8 +236,8 @@ func TestKilledWhileItSaves(t *testing.T) {
 	}
 }
 
-// TestChangesDelayNoOtherOwner: while the secrets of an owner are changed, which takes long for many lines, calls of others
-// do not wait.
+// TestChangesDelayNoOtherOwner: a change of an owner's secrets takes long if they have many lines, but calls of other
+// owners do not wait for it.
 func TestChangesDelayNoOtherOwner(t *testing.T) {
 	t.Parallel()
 	v := safe{t.TempDir()}.open(t, nil)

@@ -515,7 +515,7 @@ func TestSlowReaderOutlivesTheTimeLimit(t *testing.T) {
 	})
 }
 
-// Times come only if they were asked for, and an agent that is too old for them sends none.
+// The times of output come only if they were requested, and an agent that is too old for them sends none.
 func TestTimesOfOutput(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

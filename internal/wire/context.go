@@ -18,9 +18,9 @@ const (
 )
 
 const (
-	// MaxContexts is how many contexts a sandbox may have at once.
+	// MaxContexts is how many contexts a sandbox can have at once.
 	MaxContexts = 128
-	// MaxQueued is how many runs may wait in one context.
+	// MaxQueued is how many runs can wait in one context.
 	MaxQueued = 256
 	// maxMessage is the longest message of an interpreter, all its pieces together.
 	maxMessage = 8 << 20
@@ -86,7 +86,7 @@ type Run struct {
 	TimeoutMS int64 `json:"timeoutMs,omitempty"`
 }
 
-// Begun says that a run has started.
+// Begun reports that a run has started.
 type Begun struct {
 	Fresh bool `json:"fresh,omitempty"` // it is the first run of its interpreter
 }

@@ -333,7 +333,7 @@ func TestRefusalsAreBoundedAndPrintable(t *testing.T) {
 	}
 }
 
-// TestLimitsOfRefusals: an agent names its own limits, and not those of the server and of tokens.
+// TestLimitsOfRefusals: an agent can name its own limits, but not those of the server and of tokens.
 func TestLimitsOfRefusals(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{"processes": "processes", "disk": "disk", "sandboxes": "", "memory": "", "\x1b[2J": "", "": ""} {
@@ -344,7 +344,7 @@ func TestLimitsOfRefusals(t *testing.T) {
 	}
 }
 
-// Data after the end of an answer must not be taken for the next answer.
+// Data after the end of an answer must not count as the next answer.
 func TestAnswersAheadOfTheirRequest(t *testing.T) {
 	t.Parallel()
 	c, dialed := agent(t, func(p *peer) {

@@ -154,8 +154,8 @@ type Attach struct {
 	Process string `json:"process"`
 	Cursor  int64  `json:"cursor"`
 	Follow  bool   `json:"follow,omitempty"`
-	// SinceMS skips output from before that Unix time. Times asks for time frames. An agent that knows neither ignores
-	// both.
+	// SinceMS skips output from before that Unix time, and Times requests time frames. An agent that does not know
+	// these fields ignores them.
 	SinceMS int64 `json:"sinceMs,omitempty"`
 	Times   bool  `json:"times,omitempty"`
 }

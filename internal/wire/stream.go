@@ -15,7 +15,7 @@ import (
 type stream struct {
 	conn   *conn
 	out    func(hutch.Output) error
-	follow bool          // an attach, whose process may still run when it ends
+	follow bool          // set for an attach: the process can still run when the stream ends
 	from   int64         // where an attach starts, if that output is still kept
 	cursor int64         // cursor after the last output; -1 before the first output of an attach
 	limit  time.Time     // when the agent should have sent the exit; zero if never
@@ -26,7 +26,7 @@ type stream struct {
 	times  bool      // the agent can report the times of output
 	at     time.Time // time of the next output, if the agent reported it
 
-	room chan int64 // latest count of stdin bytes the program has taken
+	room chan int64 // how much stdin the program has read so far, in bytes
 }
 
 // attach makes s the stream of an attach.
@@ -191,7 +191,7 @@ func (s *stream) time(payload []byte) error {
 	return nil
 }
 
-// window records how much stdin the program has taken.
+// window records how much stdin the program has read.
 func (s *stream) window(payload []byte) error {
 	n, err := parseCount(payload)
 	if err != nil {
