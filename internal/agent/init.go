@@ -115,8 +115,8 @@ func preferSmall() {
 // spareThreads is how many system calls can be slow at once before the runtime needs a new thread.
 const spareThreads = 6
 
-// stockThreads starts threads for later. The runtime keeps them. When it needs a new thread and cannot start one,
-// because a fork bomb has used up the pids, it would end the program.
+// stockThreads starts threads for later. The runtime keeps them. Without them, the runtime ends the program when it
+// needs a new thread and cannot start one, because a fork bomb has used up the pids.
 func stockThreads() {
 	var ready, done sync.WaitGroup
 	ready.Add(spareThreads)

@@ -293,7 +293,8 @@ func NewResolver(dial func(ctx context.Context, network, address string) (net.Co
 	return &Resolver{net: net.Resolver{PreferGo: true, Dial: dial}, known: map[asked]answer{}, flows: make(chan struct{}, poolFlows), lookups: make(chan struct{}, poolLookups)}
 }
 
-// lookup returns the IPv4 and IPv6 addresses of a name. It is not an error if a name has only one kind.
+// lookup returns the addresses of a name. It looks up IPv4 and IPv6 together, because a name can have only one of the
+// two.
 func (r *Resolver) lookup(ctx context.Context, gateway int64, name string) ([]netip.Addr, error) {
 	r.mu.Lock()
 	have, ok := r.known[asked{gateway, name}]

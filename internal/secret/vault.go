@@ -52,8 +52,9 @@ type Vault struct {
 	// brokered are the given secrets that are brokered.
 	brokered map[string]hutch.Brokering
 
-	// changing is held for one change of the secrets at a time. It is written to the disk, and its redactor is made,
-	// without mu: both take long, and calls of all owners need mu. Then the change holds both.
+	// changing is held for one change of the secrets at a time. The change is written to the disk, and its redactor is
+	// made, without holding mu: both take long, and calls of all owners need mu. At its end, the change holds changing
+	// and mu.
 	changing sync.Mutex
 	opening  bool // while OpenShared reads the documents of all owners
 

@@ -283,7 +283,7 @@ func TestListsWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestRunThatBeginsAgain: the time limit of a run counts from its begin, which comes once.
+// TestRunThatBeginsAgain: the time limit of a run counts from its begun frame, which comes only once.
 func TestRunThatBeginsAgain(t *testing.T) {
 	t.Parallel()
 	c, _ := agent(t, func(p *peer) {
