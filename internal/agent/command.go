@@ -163,7 +163,7 @@ func getenv(env []string, name string) string {
 // in doubt the line is not plain.
 func plainWords(line string, env []string) []string {
 	for _, kv := range env {
-		// Variables that make bash read files, or set functions or options.
+		// Variables that make bash read files, or that define functions or set options.
 		if strings.HasPrefix(kv, "BASH") || strings.HasPrefix(kv, "SHELLOPTS=") || strings.HasPrefix(kv, "POSIXLY_CORRECT=") {
 			return nil
 		}

@@ -260,7 +260,7 @@ func (b *batch[T]) add(item T) error {
 	return b.flush()
 }
 
-// all sends items at once, without waiting for more.
+// all sends items at once, even if the frame is small.
 func (b *batch[T]) all(items []T) error {
 	for _, item := range items {
 		if err := b.add(item); err != nil {

@@ -8,8 +8,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// The health of a job is checked from inside, so checks continue while the daemon is down, and sleep and wake with the job.
-// A check is its own program, outside of the job's tree.
+// The health of a job is checked from inside, so checks continue while the daemon is down, and pause when the sandbox
+// sleeps. A check is its own program, outside of the job's tree.
 
 const (
 	firstCheck = time.Second // the first check comes at most this long after a start, so that a fast start is noticed soon

@@ -72,7 +72,7 @@ func Run(boot wire.Boot) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("make undumpable: %w", err)
 	}
-	unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the host would process the core dump
+	unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // otherwise the host would process a core dump
 	syscall.Umask(0o022)
 	preferSmall()
 	catchFatalSignals()

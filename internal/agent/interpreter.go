@@ -207,7 +207,7 @@ func (i *interpreter) output(t wire.Type, data []byte) {
 	}
 }
 
-// drain returns when all output until now is read.
+// drain returns when all output up to now has been read.
 func (i *interpreter) drain() {
 	for _, t := range i.taps {
 		t.drain()

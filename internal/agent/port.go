@@ -24,7 +24,7 @@ const (
 	dialTime = 5 * time.Second
 )
 
-// port connects the caller's connection to a server inside, until it ends.
+// port connects the caller's connection to a server inside, until the connection ends.
 func (c *conn) port(w *wire.Writer, port int) {
 	if c.agent.ports.Add(1) > maxPorts {
 		c.agent.ports.Add(-1)
@@ -93,8 +93,8 @@ func relay(daemon, server net.Conn) {
 }
 
 // drainServer waits for the rest of a server's output after the daemon has closed its direction. If the daemon has
-// disconnected completely, waiting is useless; drainServer checks that again and again, because a silent server would
-// never show it.
+// disconnected completely, waiting is useless. drainServer checks that every second, because nothing else shows it
+// while the server is silent.
 func drainServer(daemon, server net.Conn, done <-chan struct{}) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -209,8 +209,8 @@ func (p *running) awaitOutput() {
 	p.drained.Wait()
 }
 
-// pump passes the output in f to out. When the root ends, the deadline of f passes: the content of the pipe at that
-// time is the last that counts as drained.
+// pump passes the output in f to out. When the root ends, the deadline of f expires. pump then passes on what the pipe
+// contains at that time, and reports the output as drained.
 func (p *running) pump(f *os.File, t wire.Type, out sink) {
 	defer f.Close()
 	drained := sync.OnceFunc(p.drained.Done)

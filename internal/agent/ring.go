@@ -13,8 +13,9 @@ import (
 // byte, less is kept.
 const maxRuns = 32 << 10
 
-// maxMarks limits the times that are kept with the output, 16 bytes each. They are exact to the millisecond until there
-// are maxMarks of them, and then less exact: to a second for half an hour of lines without a pause.
+// maxMarks limits the times that are kept with the output, 16 bytes each. They are exact to the millisecond until
+// there are maxMarks of them, and then less exact. For example, they are exact to a second if lines come without a
+// pause for half an hour.
 const maxMarks = 4 << 10
 
 // ring is the log of a process: the newest [wire.LogSize] bytes of its output in memory and, if there is space, older

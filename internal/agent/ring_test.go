@@ -133,7 +133,7 @@ func TestRingIsReadWhileWritten(t *testing.T) {
 	go func() {
 		defer close(done)
 		piece := make([]byte, wire.MaxChunk)
-		for i := range 2000 { // each is full of its own number
+		for i := range 2000 { // each piece repeats its own number
 			for k := range piece {
 				piece[k] = byte(i)
 			}

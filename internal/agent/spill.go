@@ -57,7 +57,7 @@ func (s *spills) release(n int64) {
 }
 
 // spill is the part of a log that is too old for memory, in a file without a name. The file grows as far as allowed,
-// and is then a ring.
+// and is then a ring buffer.
 type spill struct {
 	room *spills
 	file *os.File

@@ -26,7 +26,7 @@ const (
 type tree struct {
 	root func() int // its pid; 0 when it has ended
 	mark string     // KEY=id in the environment
-	// freeze stops all processes until thaw is called. It is nil if some of them are not the agent's.
+	// freeze stops all processes until thaw is called. It is nil if some of them do not belong to the agent.
 	freeze func() (thaw func())
 	// left returns the orphans that the tree has left to the agent; leftNow is for the time after freeze. They are nil
 	// if the agent inherits none.

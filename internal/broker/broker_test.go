@@ -512,7 +512,7 @@ func TestNoAnswer(t *testing.T) {
 	problem("refused", http.StatusBadGateway)
 }
 
-// TestCut ends a connection, and what it is doing, from outside.
+// TestCut: when a connection is cut from outside, its request ends, too.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	begun, ended := make(chan bool, 1), make(chan bool, 1)

@@ -48,7 +48,7 @@ type Options struct {
 // Builder makes images.
 type Builder struct {
 	opt   Options
-	turns ctxlock.Locks // one build of an owner at a time: the owner's limit bounds its open files
+	turns ctxlock.Locks // one build of an owner at a time, so that the number of its open files is bounded
 }
 
 // New returns a builder.

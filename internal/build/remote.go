@@ -22,7 +22,7 @@ import (
 // ADD fetches remote files in a sandbox with the network of the build: the programs of the server's machine run there,
 // and the server itself connects to nothing. Unchanged files are not fetched again.
 
-// fromURL adds the file of a URL, which is an archive if ADD unpacks it.
+// fromURL returns the file of a URL. If ADD unpacks the file, it is an archive.
 func (r *run) fromURL(ctx context.Context, op *pb.SourceOp) (*state, error) {
 	if op.Attrs[pb.AttrHTTPAuthHeaderSecret] != "" {
 		return nil, hutch.Errorf(hutch.Unsupported, "ADD sends no secrets with a URL: use curl in a RUN with a secret")
@@ -92,7 +92,7 @@ type repository struct {
 	modules, git  bool // with submodules; with the folder .git
 }
 
-// commitOf asks which commit a branch or a tag is.
+// commitOf finds the commit of a branch or a tag.
 func (r *run) commitOf(ctx context.Context, g repository) (commit string, err error) {
 	if isCommit(g.ref) {
 		return g.ref, nil

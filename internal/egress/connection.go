@@ -95,7 +95,7 @@ func lastOf(names []string) string {
 	return names[len(names)-1]
 }
 
-// named decides about the name that is requested on a connection, and records it.
+// named decides whether a connection to the requested name is allowed, and records the name.
 func (p *connection) named(protocol, name string) verdict {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()

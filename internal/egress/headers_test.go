@@ -101,8 +101,8 @@ func TestHeaderRuleGivesNoAccess(t *testing.T) {
 	}
 }
 
-// TestHeaderRuleOfAClaimedName: a program that connects to another machine and claims the name of the rule sends that
-// machine no value, also if the other machine has a name of the rule and a certificate for the claimed one.
+// TestHeaderRuleOfAClaimedName: a program connects to another machine, and claims the name of the rule. That machine
+// receives no value, even if the rule covers its own name and it has a certificate for the claimed name.
 func TestHeaderRuleOfAClaimedName(t *testing.T) {
 	t.Parallel()
 	for _, n := range []hutch.Network{{Mode: hutch.NetworkOpen}, {Allow: hutch.Rules(evilName, "*.example.com")}, {Allow: hutch.Rules(evilAddr, evilName, "*.example.com")}} {
@@ -226,7 +226,7 @@ func TestHeaderRuleThatRefersToASecret(t *testing.T) {
 	}
 }
 
-// TestHeaderRuleWithLongSecrets: a short rule cannot make the server send, and search answers for, any amount of text.
+// TestHeaderRuleWithLongSecrets: a short rule cannot make the server send unlimited text, or search answers for it.
 func TestHeaderRuleWithLongSecrets(t *testing.T) {
 	t.Parallel()
 	headers := map[string]hutch.HiddenValue{}

@@ -222,8 +222,8 @@ func knowing(known map[asked]answer) *Resolver {
 	return r
 }
 
-// TestSlowNames: flows that wait for unanswered names are few, for one sandbox and for all; they end with their
-// network; and another sandbox has its own meanwhile.
+// TestSlowNames: only a few flows can wait for names that are not answered, in one sandbox and in all together. They
+// end with their network. Meanwhile, another sandbox has its own flows.
 func TestSlowNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

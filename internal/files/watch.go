@@ -406,7 +406,7 @@ func (w *watcher) forget(wds []int, since []change) {
 	}
 }
 
-// flushEvents passes on the changes before a departure that can still become a move.
+// flushEvents passes on the changes before the first departure that can still become a move.
 func (w *watcher) flushEvents(out func(hutch.FileEvent) error) error {
 	for i := range w.queue {
 		c := &w.queue[i]

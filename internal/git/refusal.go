@@ -74,7 +74,7 @@ var refusals = []struct {
 func (c Command) Refusal(stdout, stderr []byte, sandbox string, denied []string) error {
 	text := c.words(stderr)
 	if text == "" {
-		text = c.words(stdout) // commit prints on standard output that it has nothing to do
+		text = c.words(stdout) // if there is nothing to do, commit says so on standard output
 	}
 	low := strings.ToLower(text)
 	for _, r := range refusals {

@@ -95,7 +95,7 @@ func TestAuthorityIsTrusted(t *testing.T) {
 const fetch = `public class Fetch { public static void main(String[] a) throws Exception {
 	System.out.println(new String(new java.net.URL(a[0]).openStream().readAllBytes())); } }`
 
-// TestJavaTrustsTheAuthority, by a store that has the host's authorities, too.
+// TestJavaTrustsTheAuthority: Java's trust store has the authority, and also those of the host.
 func TestJavaTrustsTheAuthority(t *testing.T) {
 	t.Parallel()
 	authority, srv := newAuthority(t)

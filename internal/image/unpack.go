@@ -88,7 +88,7 @@ type unpacker struct {
 	to      *os.Root
 	root    bool
 	folders []string
-	give    bool // collect the owners of the files, to give them later
+	give    bool // collect the owners of the files, to set them later
 	owners  []subid.Owner
 }
 

@@ -133,7 +133,7 @@ type layer struct {
 	tar     *tar.Writer
 	written map[string]bool // names, and whether each is a folder
 	entries int             // how many there can be
-	take    func(int) bool  // charges memory to the caller
+	take    func(int) bool  // charges memory to the caller, and reports whether there was enough
 }
 
 var (

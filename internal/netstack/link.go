@@ -137,7 +137,7 @@ func isTransport(protocol uint8) bool {
 // reserved4 are addresses of no machine: multicast and reserved.
 var reserved4 = netip.MustParsePrefix("224.0.0.0/3")
 
-// single reports whether an address can be that of one other machine.
+// single reports whether an address can belong to a single machine that is not the sandbox itself.
 func single(a netip.Addr) bool {
 	return !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast() && !a.Is4In6() && !reserved4.Contains(a) &&
 		a != tun.Inside4.Addr() && a != tun.Inside6.Addr()

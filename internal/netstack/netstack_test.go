@@ -31,7 +31,7 @@ import (
 	"hutch/internal/netstack"
 )
 
-// handler is made of the test's functions; other flows are refused.
+// handler handles flows with the test's functions, and refuses all other flows.
 type handler struct {
 	tcp, udp func(context.Context, netstack.Flow)
 }

@@ -142,7 +142,8 @@ func (s *Store) addLocked(r record, owner string, names ...Reference) error {
 	return s.takeNamesLocked(&r)
 }
 
-// roomLocked refuses one more image of an owner that has as many as are allowed: all records are in memory.
+// roomLocked refuses one more image of an owner that has the allowed number already. There is such a limit because all
+// records are in memory.
 func (s *Store) roomLocked(owner string, step bool) error {
 	if step {
 		return s.stepRoomLocked(owner)

@@ -44,7 +44,8 @@ func TestKilledServer(t *testing.T) {
 	}
 }
 
-// Whenever the server is killed, the next one has whole images only, each name once, and nothing that is not needed.
+// Whenever the server is killed, the next server has only complete images, each name once, and nothing that is not
+// needed.
 func TestKilled(t *testing.T) {
 	w := newWorld(t)
 	for i := range 3 {

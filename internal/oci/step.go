@@ -128,7 +128,7 @@ func (s *Store) takeKey(owner, name string) error {
 	return nil
 }
 
-// stepDocuments returns the configuration and the manifest of a step. They have no time in them: the same layers are
+// stepDocuments returns the configuration and the manifest of a step. They contain no time, so the same layers give
 // the same step.
 func (s *Store) stepDocuments(base *record, l *newLayer, o StepOptions) (config, manifest []byte, err error) {
 	c := v1.ConfigFile{Architecture: runtime.GOARCH, OS: "linux", RootFS: v1.RootFS{Type: "layers", DiffIDs: []v1.Hash{}}}

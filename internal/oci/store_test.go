@@ -71,7 +71,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// open opens the store again, as a server does that was killed.
+// open opens the store again, like a server that starts after it was killed.
 func (w *world) open(o Options) {
 	w.t.Helper()
 	if w.store != nil {
@@ -304,7 +304,7 @@ func TestPullIsRefused(t *testing.T) {
 	}
 }
 
-// An index leads to the image for the platform; one within itself leads nowhere.
+// An index leads to the image for the platform. An index that is nested too deeply is refused.
 func TestIndexes(t *testing.T) {
 	w := newWorld(t)
 	image := plainImage(t)
@@ -356,7 +356,7 @@ func TestPassword(t *testing.T) {
 	}
 }
 
-// A registry that hangs, in its answer or in the middle of a layer, is given up.
+// A registry that hangs, before its answer or in the middle of a layer, is given up after the idle timeout.
 func TestHangs(t *testing.T) {
 	for _, where := range []string{"/manifests/", "/blobs/", "/v2/", "body"} {
 		w := newWorld(t)

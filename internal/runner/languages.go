@@ -25,8 +25,8 @@ var languages = []Language{
 		compile: []string{"go", "build", "-o", wire.ProgramArg, wire.SourceArg},
 	},
 	{
-		// Java's launcher would compile in memory and be faster, but does not report whether it was the compiler that
-		// failed.
+		// Java's launcher would compile in memory and be faster, but does not report whether the compiler or the
+		// program failed.
 		Name: "java", Suffix: ".java",
 		Programs: []string{"java", "javac"}, Package: "default-jdk-headless", version: "-version",
 		compile: []string{"javac", "-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1", "-J-Xshare:auto", "-nowarn", "-proc:none", "-d", wire.ProgramArg, wire.SourceArg},

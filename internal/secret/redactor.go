@@ -145,7 +145,8 @@ func (r *Redactor) find(b []byte, from int, final bool) (int, *needle) {
 	return len(b), nil
 }
 
-// match returns the longest needle with which b begins; open is true if b can still become a longer one.
+// match returns the longest needle with which b begins; open is true if b, with the text that follows it, can begin
+// with a longer one.
 func (s needleSet) match(b []byte, final bool) (n *needle, open bool) {
 	after, _ := slices.BinarySearchFunc(s, b, func(n *needle, b []byte) int {
 		if bytes.Compare(n.text, b) <= 0 {
@@ -159,7 +160,7 @@ func (s needleSet) match(b []byte, final bool) (n *needle, open bool) {
 	if after == 0 {
 		return nil, false
 	}
-	// All texts between a beginning of b and b have that beginning.
+	// All texts between b and a beginning of b begin with that beginning, too.
 	n = s[after-1]
 	for same := commonLength(n.text, b); n != nil && len(n.text) > same; {
 		n = n.within
@@ -345,7 +346,7 @@ func (r *Redactor) endings() map[string][]*needle {
 // most eight.
 func (n *needle) harmless() int { return min(len(n.text)/4, 8) }
 
-// harmless returns how many bytes can be shown of text with which needles begin.
+// harmless returns how many bytes of b can be shown, although needles begin with them.
 func (r *Redactor) harmless(b []byte) int {
 	k := len(b)
 	for _, n := range r.begins[b[0]] {

@@ -84,7 +84,7 @@ func (f *relay) output(o hutch.Output) error {
 	if begin < f.from {
 		l.passed = old + int(min(f.from-begin, int64(len(o.Data))))
 	}
-	at := func(n int) int64 { // a lower bound for the first held bytes
+	at := func(n int) int64 { // exact for new bytes; a lower bound for bytes that were held already
 		if n >= old {
 			return begin + int64(n-old)
 		}

@@ -342,7 +342,7 @@ func of(texts ...string) (l log) {
 	return l
 }
 
-// read hands out what comes after a cursor, in its pieces.
+// read passes on the output after a cursor, in its pieces.
 func (l log) read(_ context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 	cursor := req.Cursor
 	for _, o := range l {
@@ -393,8 +393,8 @@ func read(t *testing.T, svc hutch.Service, req hutch.LogsRequest) shown {
 	return s
 }
 
-// TestCursorsContinue: a reader that stops anywhere and continues from there sees the rest, and never the rest of a
-// secret.
+// TestCursorsContinue: a reader that stops anywhere and continues from there sees all that follows, but never a part
+// of a secret.
 func TestCursorsContinue(t *testing.T) {
 	t.Parallel()
 	whole := "begin " + value + " middle " + value + value + " end"
@@ -489,7 +489,7 @@ func TestAPromptIsNotHeldBack(t *testing.T) {
 	})
 }
 
-// TestReaderLeavesAtAPrompt: leaving ends the run, also if no further output reveals it.
+// TestReaderLeavesAtAPrompt: when the reader leaves, the run ends, even if no further output comes.
 func TestReaderLeavesAtAPrompt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -558,7 +558,7 @@ func (l *leaks) Resume(context.Context, string) (hutch.Sandbox, error) {
 	return full[hutch.Sandbox](), l.err()
 }
 
-// A reader of the output since a time sees no part of a secret that began before that time.
+// A reader that requests the output since a time sees no part of a secret that began before that time.
 func TestLogsSinceTheMiddleOfASecret(t *testing.T) {
 	t.Parallel()
 	whole := of("old ", value[:5], value[5:]+" new\n")

@@ -461,7 +461,7 @@ func (d *document) index(owner, name string) int {
 	return slices.IndexFunc(d.Secrets, func(e entry) bool { return e.Owner == owner && e.Name == name })
 }
 
-// find returns a secret; nil if there is none.
+// find returns a secret, or nil if it does not exist.
 func (d *document) find(owner, name string) *entry {
 	if i := d.index(owner, name); i >= 0 {
 		return &d.Secrets[i]

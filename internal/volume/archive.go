@@ -207,7 +207,8 @@ func refused(err error, name string) error {
 	return err
 }
 
-// selectEntries writes the entries of a volume's archive at a path, named from its last part on.
+// selectEntries writes the entries of a volume's archive at and below a path. Their names begin with the last part of
+// the path.
 func selectEntries(in io.Reader, at string, out io.Writer) (found bool, err error) {
 	r, w := tar.NewReader(in), tar.NewWriter(out)
 	above := path.Dir(at) + "/"

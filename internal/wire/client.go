@@ -217,7 +217,7 @@ func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }
 
-// fault turns the error of a broken request into one for the caller.
+// fault turns the error of a failed request into one for the caller.
 func (c *Client) fault(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

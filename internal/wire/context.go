@@ -150,8 +150,8 @@ func (c *Client) CreateContext(ctx context.Context, req Context) (ContextInfo, e
 	return call[ContextInfo](ctx, c, Request{Op: "context", Context: &req})
 }
 
-// Spare makes the agent start an interpreter for a later context with the same Argv and Source, and returns when it is
-// prepared.
+// Spare makes the agent start an interpreter for a later context with the same Argv and Source, and returns when the
+// interpreter is prepared.
 func (c *Client) Spare(ctx context.Context, req Context) error {
 	_, err := call[struct{}](ctx, c, Request{Op: "spare", Context: &req})
 	return err

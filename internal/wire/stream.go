@@ -11,7 +11,7 @@ import (
 	"hutch"
 )
 
-// stream is the daemon's end of a start or an attach, from started to exit.
+// stream is the daemon's end of a start or an attach, from the started frame to the exit frame.
 type stream struct {
 	conn   *conn
 	out    func(hutch.Output) error
@@ -181,7 +181,7 @@ func (s *stream) exited(payload []byte) error {
 	return nil
 }
 
-// time records when the output that follows was read.
+// time records when the next output was read.
 func (s *stream) time(payload []byte) error {
 	ms, err := parseCount(payload)
 	if err != nil || ms > lastMS || !s.times {

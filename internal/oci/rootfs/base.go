@@ -95,7 +95,7 @@ func readSeal(ctx context.Context, f *os.File) (used, error) {
 	return s.Used, err
 }
 
-// sumOf returns the digest of an EROFS file of a size and of its seal.
+// sumOf returns the digest of an EROFS file, whose length is size, and of its seal without the digest in it.
 func sumOf(ctx context.Context, f *os.File, size int64, block []byte) ([]byte, error) {
 	sum := sha256.New()
 	n, err := io.CopyBuffer(struct{ io.Writer }{sum}, &counter{ctx: ctx, r: io.NewSectionReader(f, 0, size)}, make([]byte, bufferSize))

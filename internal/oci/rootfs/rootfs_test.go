@@ -330,7 +330,7 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// Files of all sizes around a block come out as they went in.
+// Files of all sizes around that of a block are read as they were written.
 func TestSizes(t *testing.T) {
 	var entries []entry
 	var want []string
