@@ -51,7 +51,7 @@ func (a *agent) launch(s wire.Start) (*running, error) {
 	return a.launchOn(s, u, source)
 }
 
-// launchOn starts s as a user with its source file, and takes over the file.
+// launchOn starts s as a user. The source file then belongs to the process.
 func (a *agent) launchOn(s wire.Start, u user, source string) (p *running, err error) {
 	p = &running{agent: a, user: u, over: make(chan struct{})}
 	if source != "" {

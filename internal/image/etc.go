@@ -38,7 +38,7 @@ var own = map[string]string{
 		"user:x:1000:1000:user:/home/user:/bin/bash\n" +
 		"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
 	"group":         "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n",
-	"hosts":         names.Hosts(""), // a sandbox has its own file over it, too
+	"hosts":         names.Hosts(""), // drivers cover it, too
 	"hostname":      "sandbox\n",     // drivers that know the real name cover it
 	"resolv.conf":   tun.Resolver,
 	"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",

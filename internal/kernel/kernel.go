@@ -70,8 +70,8 @@ type Code struct {
 var kernels = []Kernel{
 	{
 		Language: "bash", aliases: []string{"sh", "shell"}, name: "kernel.sh", source: bashSource,
-		// Bash reports on stderr that it has no terminal, so stderr is closed at first, and descriptor 9 keeps the
-		// real one. Without --norc, bash reads ~/.bashrc if its input is a socket, as for rsh.
+		// Bash reports on stderr that it has no terminal, so its stderr is /dev/null at first, and descriptor 9
+		// keeps the real one. Without --norc, bash reads ~/.bashrc if its input is a socket, as for rsh.
 		argv:  []string{"bash", "--norc", "-c", `exec bash --noediting --noprofile --rcfile "$1" -i +m 9>&2 2>/dev/null`, "bash", wire.SourceArg},
 		input: shellInput,
 	},

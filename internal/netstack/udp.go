@@ -12,8 +12,8 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// How many bytes of datagrams can wait: the largest datagram and some more if the handler has accepted the flow, and a
-// few bytes before that.
+// How many bytes of datagrams can wait: only a few before the handler has accepted the flow, and then the largest
+// datagram and some more.
 const (
 	datagramBuffer  = 128 << 10
 	undecidedBuffer = 4 << 10
