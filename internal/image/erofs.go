@@ -252,7 +252,7 @@ func (a *above) isFolder(path string) bool {
 	return ok
 }
 
-// addToBundles adds an authority to the image's bundles, and returns the path and the text of the first one.
+// addToBundles returns the first bundle's path and text.
 func (a *above) addToBundles(authority string) (path, text string, err error) {
 	for _, name := range bundles {
 		at, ok := a.follow(name)

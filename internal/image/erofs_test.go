@@ -148,8 +148,7 @@ func TestEROFSTrusts(t *testing.T) {
 	}
 }
 
-// TestWriteTar: the archive of an image contains the files that a sandbox has over the image, and nothing that a link
-// of the image leads to.
+// TestWriteTar: an archive of an image has what a sandbox has over it, and nothing behind a link of the image.
 func TestWriteTar(t *testing.T) {
 	path := writeEROFS(t, map[string]string{"etc/passwd": "root", "etc/hosts": "of the image", "bin/tool": "tool", "sh": "->bin/tool", "tmp": "->/etc", "workspace/a": "1"})
 	root, err := FromEROFS(path, EROFSOptions{})
