@@ -8,8 +8,8 @@ import (
 )
 
 // adopt takes over the identity of the sandbox that uses the instance from now on. Only the agent of a real instance
-// sets the host name; if the driver has set it already, that is not an error. With another token, self closes after its
-// answer, and all other connections close at once.
+// sets the host name; if the driver has set it already, that is not an error. If the token changes, all other
+// connections close at once, and self after its answer.
 func (a *agent) adopt(self *conn, i wire.Identity) error {
 	if now, _ := os.Hostname(); a.opt.Rename != nil && now != i.Hostname {
 		if err := a.opt.Rename(i.Hostname); err != nil {
@@ -34,7 +34,7 @@ func (a *agent) currentToken() string {
 	return a.token
 }
 
-// queueText adds a text for the interpreters of each language to the text that they have not been sent yet.
+// queueText queues each language's text for all interpreters of that language, which receive it later.
 func (cs *contexts) queueText(text map[string]string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -48,7 +48,7 @@ func (cs *contexts) queueText(text map[string]string) {
 	}
 }
 
-// takeText returns the text that the interpreter has not been sent yet, and counts it as sent.
+// takeText returns the text that the interpreter has not been sent yet, and empties the queue.
 func (c *codeContext) takeText() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

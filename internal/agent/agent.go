@@ -30,7 +30,7 @@ import (
 
 const (
 	maxConns           = 1024 // most connections that have said hello
-	maxUnauthenticated = 512  // most connections that have not
+	maxUnauthenticated = 512  // most connections that have not said hello
 	helloTime          = 10 * time.Second
 	maxLive            = 10 // detached processes, unless Boot says otherwise
 	commandFile        = 1024
@@ -42,12 +42,12 @@ var Build = "unknown"
 // Options configure an agent.
 type Options struct {
 	// Init is set when this process is the first of its pid namespace: it then reaps every orphan, permanently. No
-	// other code in the process may wait for children.
+	// other code in the process is allowed to wait for children.
 	Init bool
-	// Alone says that this process may stop all other processes of its pid namespace for a moment, because all of them
-	// come from this process or only serve it.
+	// Alone is set if this process is allowed to stop all other processes of its pid namespace for a moment: all of
+	// them were started by this process, or only serve it.
 	Alone bool
-	// Listen listens again after the instance was saved; nil if it cannot be saved.
+	// Listen listens again after the instance was saved; nil if the instance cannot be saved.
 	Listen func() (net.Listener, error)
 	// Rename sets the instance's host name; nil if the instance shares the host's.
 	Rename func(name string) error
@@ -57,8 +57,8 @@ type Options struct {
 type agent struct {
 	opt       Options
 	boot      wire.Boot
-	user      user         // user of commands that name none
-	apart     *spawn.Apart // nil where commands are in the agent's own user namespace
+	user      user         // user of commands whose request names no user
+	apart     *spawn.Apart // nil if commands run in the agent's own user namespace
 	files     *files.FS    // to change files; see filesFor
 	readable  *files.FS    // to read files
 	null      *os.File
@@ -125,13 +125,13 @@ func leaveGroups() {
 	}
 }
 
-// commandRights are the capabilities of root where commands are apart from the agent: those of a Docker container,
+// commandRights are the capabilities of root if commands have their own user namespace: those of a Docker container,
 // without raw sockets and devices.
 const commandRights = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FSETID | 1<<unix.CAP_FOWNER |
 	1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETFCAP | 1<<unix.CAP_NET_BIND_SERVICE |
 	1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_AUDIT_WRITE
 
-// apart returns where commands live, or nil if they live in the agent's own user namespace.
+// apart returns the user namespace in which commands run, or nil if that is the agent's own.
 func apart(boot wire.Boot) *spawn.Apart {
 	if boot.Namespace == 0 {
 		return nil
@@ -189,7 +189,7 @@ func (a *agent) welcome(nc net.Conn) {
 	a.group.Go(c.serve)
 }
 
-// markKnown marks a connection that has said hello. It returns false if there are too many.
+// markKnown marks a connection that has said hello. It returns false if there are too many such connections.
 func (a *agent) markKnown(c *conn) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -200,7 +200,7 @@ func (a *agent) markKnown(c *conn) bool {
 	return true
 }
 
-// forgetLocked removes c from the unauthenticated connections, and reports whether it was one.
+// forgetLocked removes c from the list of unauthenticated connections, and reports whether it was in the list.
 func (a *agent) forgetLocked(c *conn) bool {
 	for i, s := range a.unauthenticated {
 		if s == c {
@@ -230,12 +230,12 @@ func (a *agent) hangUp() {
 	}
 }
 
-// track records that output of p is still being read: p is alive, or a process that it started.
+// track records that the output of p is still being read, because p or a process that it started is alive.
 func (a *agent) track(p *running) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.procs[p] = struct{}{}
-	if a.closed { // endAll may have run already
+	if a.closed { // endAll can have run already
 		p.closeOuts()
 	}
 }
@@ -246,7 +246,7 @@ func (a *agent) untrack(p *running) {
 	delete(a.procs, p)
 }
 
-// endAll kills every process whose output is still read, and closes the agent's ends of the pipes.
+// endAll kills every process whose output is still being read, and closes the agent's ends of the pipes.
 func (a *agent) endAll() {
 	a.mu.Lock()
 	procs := slices.Collect(maps.Keys(a.procs))

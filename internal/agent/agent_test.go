@@ -19,7 +19,7 @@ import (
 
 const token = "t0ken"
 
-// TestMain counts goroutines: code that starts one must wait for it.
+// TestMain fails if goroutines are left: code that starts a goroutine must wait for its end.
 func TestMain(m *testing.M) {
 	before := runtime.NumGoroutine()
 	code := m.Run()
@@ -50,7 +50,7 @@ func processesWith(kv string) (found []string) {
 	return found
 }
 
-// eventually polls until ok.
+// eventually polls until ok returns true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
@@ -60,7 +60,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// listen makes a socket whose path is short enough for one.
+// listen makes a Unix socket whose path is short enough for the kernel.
 func listen(t testing.TB) (ln *net.UnixListener, path string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agent")
@@ -105,7 +105,7 @@ func serve(t testing.TB, boot wire.Boot) (*wire.Client, func(context.Context) (n
 			if left := processesWith(mark); len(left) > 0 {
 				t.Errorf("processes are left: %q", left)
 			}
-		case <-time.After(time.Minute): // it looks through all of the host's processes
+		case <-time.After(time.Minute): // the agent looks through all of the host's processes
 			t.Error("the agent does not end")
 		}
 	})

@@ -45,7 +45,7 @@ func (c *conn) runAttached(w *wire.Writer, s wire.Start) error {
 	return nil
 }
 
-// firstStep returns the part of s that runs first.
+// firstStep returns the part of s that runs first: the compiler or, without one, the program.
 func firstStep(s wire.Start) wire.Start {
 	if len(s.Compile) > 0 {
 		s.Command, s.Argv, s.Stdin = "", s.Compile, false
@@ -53,7 +53,7 @@ func firstStep(s wire.Start) wire.Start {
 	return s
 }
 
-// awaitEnd waits for the end of the process, which a time limit or a hang-up can force, and reports it.
+// awaitEnd waits for the end of the process, and reports it. A time limit or a hang-up forces the end.
 func (t *attached) awaitEnd(limit time.Duration) {
 	defer t.agent.idle.touch()
 	var late <-chan time.Time

@@ -62,8 +62,8 @@ func (c *conn) startWait(w *wire.Writer, a wire.Wait) error {
 
 func unprintable(r rune) bool { return r <= ' ' || r == 0x7f }
 
-// await returns when the server of a answers or the job is healthy, the job has ended, or ctx is done. It returns true
-// if the server answers or the job is healthy.
+// await returns when the server answers, the job is healthy, the job has ended, or ctx is done. It returns true in the
+// first two cases.
 func (j *job) await(ctx context.Context, a wire.Wait) bool {
 	last := lastLook
 	if a.Path != "" {
@@ -93,7 +93,7 @@ func (j *job) await(ctx context.Context, a wire.Wait) bool {
 	}
 }
 
-// serves makes one attempt, over both IPv4 and IPv6.
+// serves tries once to reach the server, over IPv4 and IPv6.
 func serves(ctx context.Context, a wire.Wait) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()

@@ -10,13 +10,12 @@ import (
 
 // children starts processes and reports how they ended.
 //
-// As the first process of its namespace, the agent inherits unknown orphans, and
-// one thread waits for all children: an ended process is either in the table, or an
-// orphan. Otherwise, other code in this process has children too, so one goroutine
-// waits for each child.
+// If the agent is the first process of its namespace, it inherits orphans that it does not know, and one thread waits
+// for all children: an ended process is either in the table, or an orphan. If not, other code in this process has
+// children too, so each child has its own goroutine that waits for it.
 type children struct {
 	init    bool
-	started chan struct{} // there can be a child to wait for again
+	started chan struct{} // signals that there can be a child to wait for again
 	waiters sync.WaitGroup
 
 	// starting is held for reading from before a fork until the child is in the table. A caller that holds it for
@@ -30,7 +29,7 @@ type children struct {
 
 // child is a process that the agent has started.
 type child struct {
-	mark string // mark of the tree whose root the child is
+	mark string // mark of the tree whose root is this child
 	end  chan<- syscall.WaitStatus
 }
 
@@ -100,7 +99,7 @@ func (c *children) freeze() (thaw func()) {
 	}
 }
 
-// repeatStop stops all processes again and again, at growing intervals.
+// repeatStop stops all processes repeatedly, at growing intervals.
 func repeatStop(enough <-chan struct{}) {
 	for pause := time.Millisecond; ; pause = min(pause*5/4, 50*time.Millisecond) {
 		select {
@@ -112,7 +111,7 @@ func repeatStop(enough <-chan struct{}) {
 	}
 }
 
-// reap waits for deaths.
+// reap waits for children to die, and reaps them.
 func (c *children) reap() {
 	for {
 		if err := awaitExitOfChild(); err != nil { // no child at all

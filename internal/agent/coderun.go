@@ -86,7 +86,7 @@ func (r *codeRun) files() (err error) {
 	return nil
 }
 
-// folder of a source file; empty without one.
+// folder returns the folder of a source file, or "" if there is no source file.
 func folder(source string) string {
 	if source == "" {
 		return ""
@@ -94,9 +94,9 @@ func folder(source string) string {
 	return filepath.Dir(source)
 }
 
-// fifo creates a named pipe that the user can read, and opens it twice in both directions: so opening it never
-// blocks, and it has a reader until both are closed. It is created with the user's rights, because the folder is the
-// user's.
+// fifo creates a named pipe that the user can read, and opens it twice, each time for reading and writing. So no open
+// blocks, and the pipe has a reader until both descriptors are closed. It is created with the user's rights, because
+// the folder is the user's.
 func (u user) fifo(dir, name string) (pipe, keep *os.File, err error) {
 	fd := -1
 	err = u.do(func() (err error) {
@@ -153,8 +153,7 @@ func (r *codeRun) in(i *interpreter, runs int, deleted <-chan struct{}) wire.Run
 	return end
 }
 
-// watch waits for the end of the run, which a time limit, an interrupt, a hang-up or the end of the context can
-// force.
+// watch waits for the end of the run. A time limit, an interrupt, a hang-up or the end of the context forces the end.
 func (r *codeRun) watch(i *interpreter, deleted <-chan struct{}) wire.RunEnd {
 	var late <-chan time.Time
 	if r.req.TimeoutMS > 0 {
@@ -199,7 +198,7 @@ func (r *codeRun) stopRun(i *interpreter, end wire.RunEnd) wire.RunEnd {
 			}
 			return end
 		case <-i.done:
-			tree.kill() // processes that are in the tree only because of the interpreter
+			tree.kill() // descendants of the interpreter
 			return r.lost(i, end)
 		case <-time.After(step.wait):
 		}
@@ -236,7 +235,7 @@ func (r *codeRun) refuse(err error) {
 	r.fail(err)
 }
 
-// message passes a piece of a message on.
+// message sends a piece of a message to the client.
 func (r *codeRun) message(piece []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

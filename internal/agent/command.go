@@ -69,7 +69,7 @@ func (a *agent) commands(s wire.Start, u user, source string) []spawn.Command {
 		dir = filepath.Join("/", a.boot.Dir, dir)
 	}
 	env := a.environ(s, u.home, dir)
-	if s.ReadAll && u.ids != nil { // a variable of the sandbox, such as LD_PRELOAD, would give its code the privilege
+	if s.ReadAll && u.ids != nil { // LD_PRELOAD, for example, would give code of the sandbox the privilege
 		env = []string{wire.ProcessEnv + "=" + s.ID, "PATH=" + usualPath}
 	}
 	base := spawn.Command{
@@ -95,7 +95,7 @@ func (a *agent) commands(s wire.Start, u user, source string) []spawn.Command {
 		return []spawn.Command{with(path, argv)}
 	}
 	var cs []spawn.Command
-	if words := plainWords(s.Command, env); words != nil { // they need no arguments
+	if words := plainWords(s.Command, env); words != nil { // a plain line does not use $1 and so on
 		if path, ok := lookPath(words[0], env); ok {
 			cs = append(cs, with(path, words))
 		}
@@ -112,7 +112,8 @@ func (a *agent) commands(s wire.Start, u user, source string) []spawn.Command {
 	return cs
 }
 
-// environ returns the environment of s: the sandbox's, then the request's over it, then the agent's own variables.
+// environ returns the environment of s. The request's variables override the sandbox's, and both override TERM and
+// HOME. Nothing overrides PWD and the process's id.
 func (a *agent) environ(s wire.Start, home, dir string) []string {
 	base := a.baseEnv()
 	env := make([]string, 0, len(base)+len(s.Env)+4)
@@ -123,7 +124,7 @@ func (a *agent) environ(s wire.Start, home, dir string) []string {
 	if home != "" {
 		env = append(env, "HOME="+home)
 	}
-	at := make(map[string]int, cap(env)) // the request may have tens of thousands of variables
+	at := make(map[string]int, cap(env)) // the request can have tens of thousands of variables
 	for i, kv := range env {
 		at[name(kv)] = i
 	}
@@ -158,11 +159,11 @@ func getenv(env []string, name string) string {
 }
 
 // plainWords splits a command line that a shell would only use to find and execute one program, so that the shell can
-// be skipped; for any other line it returns nil. Nothing may distinguish running the words from running the line in
-// bash, so in doubt the line is not plain.
+// be skipped; for any other line it returns nil. The program must not be able to notice that the shell was skipped, so
+// in doubt the line is not plain.
 func plainWords(line string, env []string) []string {
 	for _, kv := range env {
-		// Variables that make bash read files, or set functions or options.
+		// Variables that make bash read files, or that define functions or set options.
 		if strings.HasPrefix(kv, "BASH") || strings.HasPrefix(kv, "SHELLOPTS=") || strings.HasPrefix(kv, "POSIXLY_CORRECT=") {
 			return nil
 		}
@@ -227,7 +228,8 @@ var shellWords = func() map[string]bool {
 
 const usualPath = "/usr/local/bin:/usr/bin:/bin"
 
-// lookPath finds a program as execvp does. If it cannot, it returns name itself: executing that gives the error.
+// lookPath finds a program as execvp does. If it cannot, it returns name itself, and executing that fails with the
+// right error.
 func lookPath(name string, env []string) (path string, ok bool) {
 	if strings.Contains(name, "/") {
 		return name, true
@@ -266,7 +268,7 @@ func unstarted(err error) error {
 		return hutch.Errorf(hutch.Invalid, "the command cannot start in %s: %s. Make the folder first, or choose another", quote(e.Path), reason(e.Errno)).Because(err)
 	case e.Step == spawn.Exec && e.Errno == syscall.ENOENT && exists(e.Path):
 		return hutch.Errorf(hutch.Unsupported, "the program %s cannot be executed: the loader or interpreter that it names is not in this sandbox. Use a program for the image's C library (glibc, or musl as in Alpine), a static program, or an image that has the loader", quote(e.Path)).Because(err)
-	case e.Step == spawn.Exec && e.Errno == syscall.ENOENT && e.Path == shells[0]: // and no other was found
+	case e.Step == spawn.Exec && e.Errno == syscall.ENOENT && e.Path == shells[0]: // no shell was found
 		return hutch.Errorf(hutch.Unsupported, "this sandbox has no /bin/sh, which a command line needs: run the program itself, with each argument as a word of its own (hutch exec SANDBOX /PROGRAM ARG...), or use an image that has a shell").Because(err)
 	case e.Step == spawn.Exec && e.Errno == syscall.ENOENT:
 		return hutch.Errorf(hutch.Unsupported, "this sandbox has no program %s: install it, or use an image that has it", quote(filepath.Base(e.Path))).Because(err)
@@ -293,7 +295,7 @@ func reason(errno syscall.Errno) string {
 	return errno.Error()
 }
 
-// quote bounds the length of a name in a message.
+// quote quotes a name for a message, and bounds its length.
 func quote(s string) string {
 	if len(s) > 200 {
 		s = s[:200] + "…"

@@ -155,7 +155,7 @@ func (c *conn) request(payload []byte) bool {
 	w := wire.NewWriter(c.Conn)
 	if req.Op == "port" {
 		c.port(w, req.Port)
-		return false // the connection is no longer needed
+		return false // the connection has served its purpose, and closes
 	}
 	answer, err := c.do(w, req)
 	switch {

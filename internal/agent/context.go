@@ -130,14 +130,14 @@ func (cs *contexts) closeAll() {
 }
 
 // codeContext is an interpreter and its queue of runs. One goroutine, live, takes the runs one by one; after an
-// interpreter has ended, the next run gets a new one.
+// interpreter has ended, the next run starts a new one.
 type codeContext struct {
 	agent   *agent
 	req     wire.Context
 	mark    string // marks every process that its interpreters start
 	created time.Time
 	wake    chan struct{} // signals that the queue is not empty
-	gone    chan struct{} // closed when it is deleted
+	gone    chan struct{} // closed when the context is deleted
 	ended   chan struct{} // closed when no process of the context is left
 
 	// Only live uses this.
@@ -150,7 +150,7 @@ type codeContext struct {
 	runs    int
 	used    time.Time
 	closed  bool   // accepts no more runs
-	news    string // see become
+	news    string // unsent text: see queueText
 }
 
 func (c *codeContext) info() wire.ContextInfo {
@@ -206,7 +206,7 @@ func (c *codeContext) takeRun() *codeRun {
 	return c.current
 }
 
-// pause waits for a run. It returns false when the context ends.
+// pause waits for a run. It returns false if the context ends first.
 func (c *codeContext) pause() bool {
 	var idle <-chan time.Time
 	if c.req.IdleMS > 0 {

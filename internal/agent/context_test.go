@@ -91,10 +91,10 @@ type step struct {
 	limit  time.Duration
 	out    string // with results in [] and stderr in «», in order
 	exit   int
-	fault  string // name and a part of its traceback
+	fault  string // name of the error, and a part of its traceback
 	ended  bool
 	late   bool
-	maybes bool // out is a part
+	maybes bool // out is only a part of the output
 	env    map[string]string
 }
 
@@ -133,7 +133,7 @@ func checkSteps(t *testing.T, language string, steps []step, env ...string) {
 	}
 }
 
-// pythonSteps must give the same with and without IPython.
+// pythonSteps returns steps whose outcomes must be the same with and without IPython.
 func pythonSteps() []step {
 	return []step{
 		{code: "x = 20\nx + 22", out: `[42]`},
@@ -182,7 +182,7 @@ func TestPython(t *testing.T) {
 }
 
 // TestNewPackages imports the first package that a user installs while the context runs, in the same run and in the
-// next one. A package that is not there still fails.
+// next one. An import of a missing package still fails.
 func TestNewPackages(t *testing.T) {
 	install := `import os, site
 os.makedirs(site.getusersitepackages())

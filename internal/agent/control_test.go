@@ -30,7 +30,7 @@ func detach(t testing.TB, c *wire.Client, s wire.Start) string {
 	return s.ID
 }
 
-// shows waits until a process has printed text after a cursor, and returns the output from there.
+// shows waits until a process has printed text after a cursor, and returns the output after the cursor.
 func shows(t testing.TB, c *wire.Client, process string, cursor int64, text string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -211,7 +211,8 @@ func TestTerminalHangsUp(t *testing.T) {
 	eventually(t, "all are gone", func() bool { return len(processesWith(mark)) == 0 })
 }
 
-// TestTerminalNobodyReads: a quarter of a gigabyte passes, which is what comes unpaced, and memory stays bounded.
+// TestTerminalNobodyReads: nobody reads a terminal. A quarter of a gigabyte passes, as much as is read without pauses,
+// and memory stays bounded.
 func TestTerminalNobodyReads(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, wire.Boot{})

@@ -7,7 +7,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// report is the number of stdin bytes after which the agent reports that the program took them.
+// report is how many bytes of stdin the program must read before the agent reports that to the client.
 const report = wire.StdinWindow / 4
 
 // feed passes stdin to a program that may never read it.
@@ -44,7 +44,7 @@ func (f *feed) addInput(data []byte) bool {
 	return true
 }
 
-// endInput closes the program's stdin after what is queued.
+// endInput closes the program's stdin after it has received the queued data.
 func (f *feed) endInput() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,7 +53,7 @@ func (f *feed) endInput() {
 }
 
 // close gives up, because the program has ended. After close, no report is sent: the frame that ends the request
-// follows, and a later report would be taken for the answer to the next request on the connection.
+// follows, and a later report would look like the answer to the next request on the connection.
 func (f *feed) close() {
 	f.mu.Lock()
 	f.dead = true
@@ -80,7 +80,7 @@ func (f *feed) reportTaken(taken int64) {
 }
 
 // writeTo writes to pipe until the end, and closes it. If the program closes its stdin, the rest is dropped, as in a
-// shell, and broken says so.
+// shell, and broken is the error.
 func (f *feed) writeTo(pipe *os.File) (broken error) {
 	defer pipe.Close()
 	f.mu.Lock()

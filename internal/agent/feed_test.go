@@ -8,8 +8,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// After the end of a program the agent reports nothing more about its input: the client would take the report for the answer
-// to its next request on the connection.
+// After the end of a program the agent reports nothing more about its input: to the client, the report would look like
+// the answer to its next request on the connection.
 func TestNoReportAfterTheEnd(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

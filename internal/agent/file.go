@@ -37,8 +37,8 @@ func filesOf(boot wire.Boot, user *spawn.User) (f, readable *files.FS) {
 	return f, &all
 }
 
-// filesFor returns the files for a request of a user. A request that changes files cannot enter every folder: the
-// agent's folder contains the folder of its socket, whose files belong to root.
+// filesFor returns the files for a request of a user. Requests that change files do not get the right to enter every
+// folder: the agent's folder contains the folder of its socket, whose files belong to root.
 func (a *agent) filesFor(op, user string) (*files.FS, error) {
 	disk, readable := a.files, a.readable
 	if user != "" {
@@ -115,10 +115,10 @@ func (c *conn) upload(w *wire.Writer, f wire.File) error {
 	return nil
 }
 
-// errLeft ends work for which the daemon no longer waits.
+// errLeft ends work that the daemon no longer waits for.
 var errLeft = errors.New("the daemon hung up")
 
-// fileTask is a request about files in progress.
+// fileTask is a request about files that is in progress.
 type fileTask struct {
 	conn    *conn
 	disk    *files.FS
@@ -260,7 +260,7 @@ func (b *batch[T]) add(item T) error {
 	return b.flush()
 }
 
-// all sends items at once, without waiting for more.
+// all sends items at once, even if the frame is small.
 func (b *batch[T]) all(items []T) error {
 	for _, item := range items {
 		if err := b.add(item); err != nil {

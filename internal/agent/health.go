@@ -8,11 +8,11 @@ import (
 	"hutch/internal/wire"
 )
 
-// The health of a job is checked from inside, so checks continue while the daemon is down, and sleep and wake with the job.
-// A check is its own program, outside of the job's tree.
+// The health of a job is checked from inside, so checks continue while the daemon is down, and pause when the sandbox
+// sleeps. A check is its own program, outside of the job's tree.
 
 const (
-	firstCheck = time.Second // at most this long after a start, so that a fast start is noticed soon
+	firstCheck = time.Second // the first check comes at most this long after a start, so that a fast start is noticed soon
 	lateCode   = 124         // exit code of a check that took too long, as of timeout(1)
 )
 
@@ -60,7 +60,7 @@ func (j *job) endHealthLocked() {
 	}
 }
 
-// checkHealth makes one check. It is killed when the run ends, and then ended is false.
+// checkHealth makes one check. If the run ends first, the check is killed and ended is false.
 func (j *job) checkHealth(p *running, c hutch.HealthCheck) (code int, output string, ended bool) {
 	probe, err := j.agent.launch(wire.Start{ID: hutch.NewID("h"), Command: c.Command, Dir: j.start.Dir, User: j.start.User, Env: j.start.Env})
 	if err != nil {
@@ -90,7 +90,7 @@ func (j *job) checkHealth(p *running, c hutch.HealthCheck) (code int, output str
 		<-probe.status
 	}
 	probe.awaitOutput()
-	if len(probe.tree.members()) > 0 { // only then: a kill can briefly stop all other programs
+	if len(probe.tree.members()) > 0 { // not otherwise, because a kill can briefly stop all other programs
 		probe.tree.kill()
 	}
 	mu.Lock()

@@ -21,9 +21,9 @@ func setHostname(name string) error {
 	return nil
 }
 
-// overwrite replaces the text of a regular file. It does not change anything else that root in the sandbox put at the
-// path. It is part of each create from the pool. So it does not empty the file first, for which gVisor frees a page and
-// takes another: it cuts only the rest of a longer text.
+// overwrite replaces the text of a regular file. If root in the sandbox has put anything else at the path, overwrite
+// leaves it unchanged. overwrite runs in each create from the pool, so it does not empty the file first, for which
+// gVisor frees a page and takes another: it only cuts off the rest of a longer text.
 func overwrite(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // idleDelay is the time without requests after which the agent gives memory back.
 const idleDelay = time.Second
 
-// minGarbage is how much must have been allocated since the last collection. The first collection itself takes 0.4 MB and
-// keeps it, and most sandboxes wait without having done anything.
+// minGarbage is how many bytes must have been allocated since the last collection to make another one worthwhile: the
+// first collection itself takes 0.4 MB and keeps it, and most sandboxes wait without having done anything.
 const minGarbage = 1 << 20
 
 // idle returns freed memory to the kernel after a time without requests, because hundreds of sandboxes mostly wait.

@@ -72,7 +72,7 @@ func Run(boot wire.Boot) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("make undumpable: %w", err)
 	}
-	unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the host would process the core dump
+	unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // otherwise the host would process a core dump
 	syscall.Umask(0o022)
 	preferSmall()
 	catchFatalSignals()
@@ -115,14 +115,14 @@ func preferSmall() {
 // spareThreads is how many system calls can be slow at once before the runtime needs a new thread.
 const spareThreads = 6
 
-// stockThreads starts threads for later. The runtime keeps them. When it needs a new thread and cannot start one,
-// because a fork bomb has used up the pids, it would end the program.
+// stockThreads starts threads for later. The runtime keeps them. Without them, the runtime ends the program when it
+// needs a new thread and cannot start one, because a fork bomb has used up the pids.
 func stockThreads() {
 	var ready, done sync.WaitGroup
 	ready.Add(spareThreads)
 	for range spareThreads {
 		done.Go(func() {
-			runtime.LockOSThread() // so that each waits with its own thread
+			runtime.LockOSThread() // so that each goroutine occupies its own thread
 			defer runtime.UnlockOSThread()
 			ready.Done()
 			ready.Wait()
@@ -131,8 +131,8 @@ func stockThreads() {
 	done.Wait()
 }
 
-// listenUnix makes a socket that belongs to root, even if the agent has another id: the folder of the socket is in a
-// file system of the host, which may have no other id.
+// listenUnix makes a socket that belongs to root, even if the agent has another id: the socket's folder is in a file
+// system of the host, where the agent's id might not exist.
 func listenUnix(path string) (ln net.Listener, err error) {
 	if os.Geteuid() != wire.AgentID {
 		return net.Listen("unix", path)

@@ -10,8 +10,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// maxInputs is how many requests can write to one process at a time. Each can hold a full window here while the program
-// does not read.
+// maxInputs is how many requests can write to one process at a time. Each can store a full window of data in the agent
+// while the program does not read.
 const maxInputs = 64
 
 // input is a request that writes to a job; several can write at once.
@@ -69,7 +69,7 @@ func noReader(id string) error {
 	return hutch.Errorf(hutch.Conflict, "the process %s takes no more input: it has ended, or its input has", id)
 }
 
-// write waits for the end of an input, which the end of the process or a hang-up also forces.
+// write waits for the end of an input. The end of the process or a hang-up also ends the input.
 func (c *conn) write(i *input, w *wire.Writer, j *job, p *running, pipe *os.File, end bool) {
 	written := make(chan error, 1)
 	c.agent.group.Go(func() { written <- i.writeTo(pipe) })

@@ -64,7 +64,7 @@ func (a *agent) interpret(c wire.Context, mark string) (*interpreter, error) {
 	a.track(p)
 	a.group.Go(i.readAnswers)
 	a.group.Go(i.awaitExit)
-	a.group.Go(func() { // a process that the interpreter left behind can hold its pipes for long
+	a.group.Go(func() { // a process that the interpreter left behind can keep its pipes open for long
 		<-i.taps[0].end
 		<-i.taps[1].end
 		a.untrack(p)
@@ -102,8 +102,8 @@ func (a *agent) launchControlled(s wire.Start) (_ *running, control *os.File, er
 	return p, control, nil
 }
 
-// takeSocket puts one end of a socket at the descriptor of the null device, which stays open for others, and returns
-// the other end.
+// takeSocket makes a pair of sockets, replaces fd by one of them and returns the other. The old fd is the null device,
+// which stays open because other processes use it.
 func takeSocket(fd *int) (*os.File, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -155,8 +155,8 @@ func (i *interpreter) leave() {
 	i.current = nil
 }
 
-// hasChildren reports whether processes of earlier runs are left: the interpreter is a subreaper, so they would be its
-// descendants. That is rare, and examining all processes takes longer than most runs.
+// hasChildren reports whether processes of earlier runs are left: they would be the interpreter's descendants, because
+// it is a subreaper. Such processes are rare, and examining all processes takes longer than most runs.
 func (i *interpreter) hasChildren() bool {
 	if !i.used {
 		return false
@@ -207,7 +207,7 @@ func (i *interpreter) output(t wire.Type, data []byte) {
 	}
 }
 
-// drain returns when all output until now is read.
+// drain returns when all output up to now has been read.
 func (i *interpreter) drain() {
 	for _, t := range i.taps {
 		t.drain()

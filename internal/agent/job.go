@@ -24,17 +24,17 @@ type job struct {
 	agent *agent
 	start wire.Start
 	log   ring
-	stop  chan struct{} // closed when it must not be started again
-	over  chan struct{} // closed when it has ended for good
+	stop  chan struct{} // closed when the job must not be started again
+	over  chan struct{} // closed when the job has ended for good
 
 	mu      sync.Mutex
 	rec     wire.Process
-	run     *running  // nil while it does not run
+	run     *running  // nil while the job does not run
 	last    wire.Exit // how the previous run ended
 	stopped bool      // stop is closed
 	sent    syscall.Signal
-	inputs  int // requests that write to it
-	// inputEnded says that the input of this run has been closed.
+	inputs  int // requests that write to the job
+	// inputEnded is set when the input of this run has been closed.
 	inputEnded bool
 }
 
@@ -61,8 +61,8 @@ func (j *job) record() wire.Process {
 	return j.rec
 }
 
-// startFirst starts the first run. An error means that the request was wrong; a program that cannot be executed is a
-// failed run.
+// startFirst starts the first run. An error means that the request was wrong; a program that cannot be executed counts
+// as a failed run.
 func (j *job) startFirst() error {
 	p, err := j.launch()
 	if err != nil && exitCode(err) == 0 {
@@ -139,7 +139,7 @@ func (j *job) awaitRun(p *running, err error) wire.Exit {
 	return exitOf(status)
 }
 
-// ended records how a run ended, and reports whether the job is to run again.
+// ended records how a run ended, and reports whether the job must run again.
 func (j *job) ended(x wire.Exit) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -154,8 +154,8 @@ func (j *job) ended(x wire.Exit) bool {
 	return true
 }
 
-// pause ends remaining processes of the last run and waits before the next run. It returns false if there must be no
-// next run.
+// pause ends the remaining processes of the last run, and waits before the next run. It returns false if there must be
+// no next run.
 func (j *job) pause(d time.Duration) bool {
 	j.leftovers().kill()
 	timer := time.NewTimer(d)
@@ -171,7 +171,7 @@ func (j *job) pause(d time.Duration) bool {
 	return true
 }
 
-// makeFinal makes the end final.
+// makeFinal records that the job has ended for good.
 func (j *job) makeFinal() {
 	j.mu.Lock()
 	j.rec.Status, j.rec.ExitCode, j.rec.Signal = j.last.State, &j.last.Code, j.last.Signal
@@ -186,8 +186,8 @@ func (j *job) makeFinal() {
 // leftovers returns the job's tree without a root.
 func (j *job) leftovers() tree { return j.agent.tree(j.start.ID, func() int { return 0 }) }
 
-// signal signals the job's tree. A signal that asks the job to end also ends its restarts; any other signal does so
-// only if the job dies of it.
+// signal signals the job's tree. A signal that asks the job to end also ends its restarts; any other signal ends the
+// restarts only if the job dies of it.
 func (j *job) signal(sig syscall.Signal) {
 	j.mu.Lock()
 	j.sent = sig

@@ -177,7 +177,7 @@ func (js *jobs) list() []wire.Process {
 	return records
 }
 
-// fit shortens commands if the list could be longer than a reply: in JSON, a byte can take six.
+// fit shortens commands if the list could be longer than a reply: one byte of a command can take six in JSON.
 func fit(list []wire.Process) {
 	const other = 768 // bytes of a record without its command, at most
 	size := 0
@@ -223,7 +223,7 @@ func (js *jobs) signalProcess(s wire.Signal) error {
 	return nil
 }
 
-// close ends all.
+// close ends all jobs.
 func (js *jobs) close() {
 	js.mu.Lock()
 	js.closed = true

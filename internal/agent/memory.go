@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// sentryOwn is about how much an idle sandbox's kernel uses itself.
+	// sentryOwn is roughly how much memory the sentry of an idle sandbox needs for itself.
 	sentryOwn = 32 << 20
 	// countTime bounds the time for counting open files, because there can be a million.
 	countTime = 100 * time.Millisecond
@@ -52,8 +52,8 @@ func (a *agent) relieve(r wire.Relieve) wire.Relieved {
 	return wire.Relieved{Ended: len(v.pids)}
 }
 
-// manyProcesses: if there are at least this many processes, they are stopped before they are examined, because they
-// could grow faster than the agent can examine them.
+// If there are at least manyProcesses, the agent stops them before it examines them, because they could grow faster
+// than it can examine them.
 const manyProcesses = 24
 
 // freezeMany stops all processes if there are many, until thaw is called.
@@ -71,8 +71,8 @@ func (a *agent) freezeMany() (thaw func()) {
 // pseudo is about how many entries of /proc are not processes.
 const pseudo = 24
 
-// killRest ends the rest of a victim. Unlike kill, it does not stop the tree first; frozen
-// says that the agent has stopped all processes.
+// killRest kills the processes of a victim that are still alive. Unlike kill, it does not stop the tree first. frozen
+// is set if the agent has stopped all processes.
 func (v *victim) killRest(frozen bool) {
 	tree := v.run.tree
 	if frozen {
@@ -143,8 +143,8 @@ func mapped(victims []*victim) (sum int64) {
 	return sum
 }
 
-// weighHandles adds the unnamed files of each process, and divides the rest of the used memory among pipes and
-// sockets.
+// weighHandles adds the memory in unnamed files to the process that holds them, and divides the rest of the used
+// memory among pipes and sockets.
 func weighHandles(victims []*victim, rest int64) {
 	seen, end, all := map[string]bool{}, time.Now().Add(countTime), 0
 	for _, v := range victims {
@@ -215,7 +215,7 @@ func (a *agent) victims() []*victim {
 	a.mu.Unlock()
 	known := newFamily(runs)
 	below := map[*running]*victim{} // by run: the processes that it has started
-	self := map[*running]*victim{}  // by run that keeps state: its root
+	self := map[*running]*victim{}  // the root of each run that keeps state
 	strays := map[int]*victim{}
 	for _, p := range known.all {
 		if p.dead {

@@ -14,9 +14,10 @@ import (
 // orphans are the children of the agent that it did not start, each with the marks of its possible trees.
 //
 // The root of a tree is a subreaper: its descendants stay below it as long as it lives. When it dies, the kernel gives
-// its children to the agent, the first process of the namespace, and later the children of each of these that dies. So
-// a child that appears after a death belonged to a dead process. The agent examines its children after each death and
-// before it forgets the dead process: no program can avoid that, because it cannot choose its parent.
+// its children to the agent, which is the first process of the namespace. When one of those children dies, the agent
+// inherits that child's children, too. So a child that appears after a death belonged to a dead process. The agent
+// examines its children after each death and before it forgets the dead process: no program can avoid that, because it
+// cannot choose its parent.
 type orphans map[int][]string
 
 // childExit is a child that has ended.
@@ -38,7 +39,7 @@ func (c *children) reapDead() {
 	for n, looks := 0, 0; n != len(dead) && looks < mostLooks; looks++ {
 		n = len(dead)
 		alive = c.list.readPIDs()
-		dead = reapAll(dead) // such a process can be the parent that has left the children in alive
+		dead = reapAll(dead) // a process that died since then can be the parent that left the children in alive
 	}
 	c.inherit(alive, c.marksOf(dead))
 	for _, d := range dead {

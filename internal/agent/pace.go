@@ -29,7 +29,7 @@ type pace struct {
 	sleep func(time.Duration)
 
 	mu   sync.Mutex
-	paid time.Time // when the output read so far is due at this rate
+	paid time.Time // when the output that was read so far is due at this rate
 }
 
 func newPace(rate int) *pace { return &pace{free: freeOutput, rate: rate, sleep: time.Sleep} }

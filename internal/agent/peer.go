@@ -6,8 +6,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// peer is the client of something that runs: it gets the output, until the last frame of the request, and sends
-// stdin.
+// peer is the client of a running process or code: it receives the output, until the last frame of the request, and
+// sends stdin.
 type peer struct {
 	conn *conn
 	w    *wire.Writer
@@ -19,7 +19,7 @@ type peer struct {
 	closed bool // the end has been sent
 }
 
-// output sends output on.
+// output sends output to the client.
 func (p *peer) output(kind wire.Type, data []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,7 +24,7 @@ const (
 	dialTime = 5 * time.Second
 )
 
-// port connects the caller's connection to a server inside, until it ends.
+// port connects the caller's connection to a server inside, until the connection ends.
 func (c *conn) port(w *wire.Writer, port int) {
 	if c.agent.ports.Add(1) > maxPorts {
 		c.agent.ports.Add(-1)
@@ -45,7 +45,7 @@ func (c *conn) port(w *wire.Writer, port int) {
 	relay(c.Conn, server)
 }
 
-// dialServer connects to the server on a port: most listen on loopback or on every address, some only on the
+// dialServer connects to the server on a port: most servers listen on loopback or on every address, some only on the
 // sandbox's own.
 func dialServer(port int) (net.Conn, error) {
 	if err := hutch.CheckPort(port); err != nil {
@@ -68,7 +68,7 @@ func dialServer(port int) (net.Conn, error) {
 	return nil, hutch.Errorf(hutch.NotFound, "nothing listens on port %d", port).Because(errors.Join(errs...))
 }
 
-// hosts returns the addresses that a server may listen on.
+// hosts returns the addresses that a server can listen on.
 func hosts() []string {
 	list := []string{"127.0.0.1", "::1"}
 	addrs, _ := net.InterfaceAddrs()
@@ -80,7 +80,8 @@ func hosts() []string {
 	return list
 }
 
-// relay copies bytes both ways, and each direction's end separately. An error in one direction ends both.
+// relay copies bytes both ways. When one direction ends, it passes on that end, and the other direction continues. An
+// error in one direction ends both.
 func relay(daemon, server net.Conn) {
 	done := make(chan struct{})
 	go func() {
@@ -92,7 +93,8 @@ func relay(daemon, server net.Conn) {
 }
 
 // drainServer waits for the rest of a server's output after the daemon has closed its direction. If the daemon has
-// disconnected completely, waiting is useless; while the server is silent, only a check shows that.
+// disconnected completely, waiting is useless. drainServer checks that every second, because nothing else shows it
+// while the server is silent.
 func drainServer(daemon, server net.Conn, done <-chan struct{}) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -177,7 +179,7 @@ func listening() ([]int, error) {
 	return slices.Compact(list), nil
 }
 
-// listeners reads a table: number, local address, remote address, state.
+// listeners reads a table. The columns of a row are: number, local address, remote address, state.
 func listeners(r io.Reader) (list []int) {
 	const listen = "0A"
 	for lines := bufio.NewScanner(r); lines.Scan(); {

@@ -16,7 +16,7 @@ import (
 	"hutch/internal/wire"
 )
 
-// sink takes output in the order in which it was read. It can block; the program then finds its pipe full.
+// sink takes output in the order in which it was read. It can block, and then the program's pipe fills up.
 type sink func(t wire.Type, data []byte)
 
 // running is a process that was started.
@@ -30,12 +30,12 @@ type running struct {
 	in      *os.File                  // nil without stdin
 	outs    []*os.File                // stdout and stderr, or a terminal
 	over    chan struct{}             // closed when the root has ended
-	source  string                    // folder to remove
+	source  string                    // folder of the source file, which is removed at the end
 	drained sync.WaitGroup            // both outputs are read up to the end of the root
-	// keeps says that the root holds state which outlives the programs it starts: when memory is short, the root is
-	// killed only if it uses more memory than these programs.
+	// keeps is set if the root holds state that outlives the programs that it starts. When memory is short, the root
+	// is killed only if it uses more memory than these programs.
 	keeps  bool
-	memory atomic.Bool // one of its processes was killed because of the memory limit
+	memory atomic.Bool // a process of the tree was killed because of the memory limit
 }
 
 // launch starts s, whose fields have been checked.
@@ -51,7 +51,7 @@ func (a *agent) launch(s wire.Start) (*running, error) {
 	return a.launchOn(s, u, source)
 }
 
-// launchOn starts s as a user with its source file, and takes over the file.
+// launchOn starts s as a user. The source file then belongs to the process.
 func (a *agent) launchOn(s wire.Start, u user, source string) (p *running, err error) {
 	p = &running{agent: a, user: u, over: make(chan struct{})}
 	if source != "" {
@@ -95,8 +95,8 @@ func (p *running) root() int {
 	return p.pid
 }
 
-// exec tries commands until one can be executed. If none can, the error is that of the first: in an image without a
-// shell, that is the program that the caller has named.
+// exec tries commands until one can be executed. If none can, the error is that of the first command: in an image
+// without a shell, that command is the program that the caller has named.
 func (p *running) exec(cs []spawn.Command, files [3]int) error {
 	var first error
 	for _, c := range cs {
@@ -138,7 +138,7 @@ func (p *running) pipes(stdin bool) (files [3]int, err error) {
 	return files, nil
 }
 
-// pipe creates a pipe whose end `mine` belongs to the agent and does not block. The pipe belongs to the command's
+// pipe creates a pipe. Its end `mine` is for the agent, and does not block. The owner of the pipe is the command's
 // user, who can open it again as /dev/stdout.
 func (p *running) pipe(name string, mine int) (*os.File, int, error) {
 	var fd [2]int
@@ -209,8 +209,8 @@ func (p *running) awaitOutput() {
 	p.drained.Wait()
 }
 
-// pump passes the output in f to out. When the root ends, the deadline of f passes: the content of the pipe at that
-// time is the last that counts as drained.
+// pump passes the output in f to out. When the root ends, the deadline of f expires. pump then passes on what the pipe
+// contains at that time, and reports the output as drained.
 func (p *running) pump(f *os.File, t wire.Type, out sink) {
 	defer f.Close()
 	drained := sync.OnceFunc(p.drained.Done)

@@ -13,8 +13,9 @@ import (
 // byte, less is kept.
 const maxRuns = 32 << 10
 
-// maxMarks limits the times that are kept with the output, 16 bytes each. They are exact to the millisecond until there
-// are maxMarks of them, and then less exact: to a second for half an hour of lines without a pause.
+// maxMarks limits the times that are kept with the output, 16 bytes each. They are exact to the millisecond until
+// there are maxMarks of them, and then less exact. For example, they are exact to a second if lines come without a
+// pause for half an hour.
 const maxMarks = 4 << 10
 
 // ring is the log of a process: the newest [wire.LogSize] bytes of its output in memory and, if there is space, older
@@ -241,8 +242,8 @@ type look struct {
 	size int64  // size of the data in old
 }
 
-// read copies output of one stream at cursor, and with times also of one time, into buf. It reads the disk without blocking the writer, who can
-// overwrite it meanwhile.
+// read copies output at cursor into buf: output of one stream only and, if times is set, of one time only. It reads
+// the disk without blocking the writer, which can overwrite the data meanwhile.
 func (l *ring) read(cursor int64, buf []byte, times bool) look {
 	for {
 		v := l.look(cursor, buf, times)

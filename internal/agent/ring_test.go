@@ -133,7 +133,7 @@ func TestRingIsReadWhileWritten(t *testing.T) {
 	go func() {
 		defer close(done)
 		piece := make([]byte, wire.MaxChunk)
-		for i := range 2000 { // each is full of its own number
+		for i := range 2000 { // each piece repeats its own number
 			for k := range piece {
 				piece[k] = byte(i)
 			}
@@ -155,8 +155,8 @@ func TestRingIsReadWhileWritten(t *testing.T) {
 	<-done
 }
 
-// Times are exact as long as there are few, and never earlier than the output; what is dropped makes room for exact
-// ones again.
+// Times are exact while there are few of them, and never earlier than the output. When old output is dropped, new
+// times can be exact again.
 func TestRingTimes(t *testing.T) {
 	t.Parallel()
 	var l ring

@@ -229,7 +229,7 @@ func TestTimeLimit(t *testing.T) {
 			if took := time.Since(began); took < 500*time.Millisecond || took > 4*time.Second {
 				t.Errorf("took %v", took)
 			}
-			// Outside Linux, the end of its children can send SIGHUP to a stopped root.
+			// On kernels other than Linux, a stopped root can receive SIGHUP when its children end.
 			if !r.TimedOut || r.Signal == 0 || r.Code != 128+r.Signal || name != "plain" && r.stdout != "before\n" {
 				t.Errorf("%+v", r)
 			}
@@ -294,7 +294,7 @@ func TestBackpressure(t *testing.T) {
 	mark := "MARK=" + hutch.NewID("m")
 	start := wire.Start{ID: hutch.NewID("x"), Command: `i=0; while :; do printf '%065536d' 0; echo $((++i)) > ` + count + `; done`, Env: []string{mark}}
 
-	held := func() int { // until it does not change
+	held := func() int { // waits until the count no longer changes, and returns it
 		last, since := -1, time.Now()
 		eventually(t, "the program is paused", func() bool {
 			b, _ := os.ReadFile(count)

@@ -48,8 +48,8 @@ func writeNew(path, text string) error {
 	return errors.Join(err, file.Close())
 }
 
-// removeSource removes the folder of a source file and its content, with the rights of the user. Files that the user's
-// rights do not allow to remove stay.
+// removeSource removes the folder of a source file and its content, with the rights of the user. Files that the user
+// is not allowed to remove stay.
 func (u user) removeSource(dir string) {
 	if dir != "" {
 		u.do(func() error { return os.RemoveAll(dir) })

@@ -15,8 +15,8 @@ import (
 // maxSpares is the highest number of spare interpreters.
 const maxSpares = 8
 
-// prepareTime bounds the preparation of a spare interpreter: its imports can be large. becomeTime bounds how long a
-// spare interpreter can take to read its message: it runs as the user, whose programs may have stopped it.
+// prepareTime bounds the preparation of a spare interpreter, which can include large imports. becomeTime bounds how
+// long a spare interpreter can take to read its message: it runs as the user, whose programs can have stopped it.
 const (
 	prepareTime = 30 * time.Second
 	becomeTime  = time.Second
@@ -27,7 +27,7 @@ type spare struct {
 	*interpreter
 	req  wire.Context
 	env  map[string]string
-	news string // unsent text; see adopt
+	news string // unsent text: see queueText
 }
 
 // spare starts a spare interpreter and waits until it is prepared.
@@ -60,7 +60,7 @@ func (i *interpreter) prepare() error {
 	}
 }
 
-// prepared handles the message of a waiting interpreter that it is prepared.
+// prepared handles the message by which a waiting interpreter reports that it is prepared.
 func (i *interpreter) prepared(line []byte) {
 	if string(line) == i.mark+"^" {
 		select {

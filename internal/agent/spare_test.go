@@ -9,8 +9,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// loaded is code that shows whether a module is loaded which only the spare interpreter imports, and whose
-// interpreter it is.
+// loaded is code that shows whether the module colorsys is loaded, which only the spare interpreter imports; the value
+// of WHOSE; and whether Python is in UTF-8 mode.
 const loaded = "import os, sys\n'colorsys' in sys.modules, os.environ.get('WHOSE'), sys.flags.utf8_mode"
 
 // spared makes an agent with one spare interpreter.
@@ -82,7 +82,8 @@ func TestSpareIsNotForAll(t *testing.T) {
 	check(t, c, "like", "(True, None, 1)")
 }
 
-// ownKernels lists the interpreters of the agent that runs it; other agents on this host have interpreters, too.
+// ownKernels lists the interpreters of the agent that runs this code; other agents on this host have interpreters,
+// too.
 const ownKernels = `for d in /proc/[0-9]*; do p=${d#/proc/}
 grep -qzx "AGENT_TEST=$AGENT_TEST" $d/environ 2>/dev/null && grep -qzx ".*/kernel.py" $d/cmdline || continue
 `
@@ -98,7 +99,7 @@ func TestSpareThatIsAttacked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if o.end.Ended || o.end.TimedOut { // it was taken, and had died or was stopped: the next is fresh
+			if o.end.Ended || o.end.TimedOut { // the spare interpreter was used, although it was dead or stopped: the next one is new
 				o = runIn(t, c, k, "c", kernel.Code{Text: "6 * 7"}, time.Minute, nil)
 			}
 			if got := strings.Join(o.result, ""); got != "42" {

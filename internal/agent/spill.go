@@ -11,8 +11,8 @@ import (
 	"hutch/internal/wire"
 )
 
-// All logs together can take spillShare of their file system, and one log spillEach of that. If that file system is in
-// the sandbox's memory, so are the logs.
+// All logs together can take 1/spillShare of their file system, and one log 1/spillEach of that. If that file system
+// is in the sandbox's memory, so are the logs.
 const (
 	spillShare = 16
 	spillEach  = 4
@@ -57,7 +57,7 @@ func (s *spills) release(n int64) {
 }
 
 // spill is the part of a log that is too old for memory, in a file without a name. The file grows as far as allowed,
-// and is then a ring.
+// and is then a ring buffer.
 type spill struct {
 	room *spills
 	file *os.File
@@ -80,8 +80,8 @@ func (s *spills) open(cursor int64) *spill {
 	return sp
 }
 
-// ownDir is a folder that only the agent can enter, in sandboxes where it has an id that commands do not have, and can
-// make such a folder.
+// ownDir is a folder that only the agent can enter. It exists in sandboxes where the agent has an id that no command
+// has, and where the agent can create the folder.
 const ownDir = "/.hutch/log"
 
 // unnamedFile creates a file that no other process can open. If the kernel cannot create one without a name (gVisor),

@@ -14,8 +14,9 @@ import (
 const (
 	// terminalType is the kind of terminal that programs get in TERM.
 	terminalType = "xterm-256color"
-	// hangUpTime is how long the rest of a terminal's output can take after its session's leader has ended. The kernel
-	// then hangs up, and the output arrives at once; gVisor leaves terminals open for the remaining processes.
+	// hangUpTime is how long the rest of a terminal's output can take after its session's leader has ended. On Linux,
+	// the kernel then hangs up, and the output arrives at once; gVisor leaves terminals open for the remaining
+	// processes.
 	hangUpTime = 100 * time.Millisecond
 )
 
@@ -50,8 +51,8 @@ func (p *running) terminal(size hutch.Size) (files [3]int, err error) {
 	return files, err
 }
 
-// farEnd opens the programs' end of the terminal fd, and gives it to them. It does not use the name, which can mean
-// another terminal to the agent.
+// farEnd opens the programs' end of the terminal fd, and makes the programs' user its owner. It does not open the
+// terminal by name, because the same name can mean another terminal to the agent.
 func (p *running) farEnd(fd int) (int, error) {
 	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 		return -1, err
@@ -72,7 +73,8 @@ func setSize(fd int, s hutch.Size) error {
 	return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(s.Columns), Row: uint16(s.Rows)})
 }
 
-// duplicate returns another descriptor of the same open file. Closing it ends waits on it, but not those on f.
+// duplicate returns another descriptor of the same open file. Closing the duplicate ends calls that wait on it, but
+// not those that wait on f.
 func duplicate(f *os.File) (*os.File, error) {
 	rc, err := f.SyscallConn()
 	if err != nil {

@@ -21,12 +21,12 @@ const (
 )
 
 // tree is a process and all processes that it started: its descendants, the processes of its session, and those with
-// its id in the environment. While the root lives, descendants are certain, because it is a subreaper; afterwards they
-// are orphans of the agent. The other two ways find processes that the agent does not inherit.
+// its id in the environment. As long as the root lives, all descendants are found, because the root is a subreaper;
+// afterwards they are orphans of the agent. The other two ways find processes that the agent does not inherit.
 type tree struct {
 	root func() int // its pid; 0 when it has ended
 	mark string     // KEY=id in the environment
-	// freeze stops all processes until thaw is called. It is nil if some of them are not the agent's.
+	// freeze stops all processes until thaw is called. It is nil if some of them do not belong to the agent.
 	freeze func() (thaw func())
 	// left returns the orphans that the tree has left to the agent; leftNow is for the time after freeze. They are nil
 	// if the agent inherits none.
@@ -58,7 +58,7 @@ func (t tree) signalAll(sig syscall.Signal) {
 	}
 }
 
-// kill ends the tree and returns when all processes are dead. It stops the tree first, to outrun one that forks all
+// kill ends the tree and returns when all processes are dead. It stops the tree first, to outrun a tree that forks all
 // the time.
 func (t tree) kill() {
 	end := time.Now().Add(killTime)
@@ -115,7 +115,7 @@ func (t tree) members() []int {
 	return pids
 }
 
-// treeScan counts a tree.
+// treeScan finds the processes of a tree, in several looks at the process table.
 type treeScan struct {
 	tree
 	in    map[int]bool // the known processes of the tree
@@ -126,10 +126,10 @@ func newTreeScan(t tree) *treeScan {
 	return &treeScan{tree: t, in: map[int]bool{}, known: map[int]bool{}}
 }
 
-// stopTree stops the tree and reports whether it did so in time. A process with a pending stop cannot fork. The root is
-// stopped first, so that nothing waits for children that fork and end: as zombies they show that there are more, and
-// at the limit of pids there cannot be more. Its process group is stopped with it, which is most of the tree, in one
-// call.
+// stopTree stops the tree and reports whether it did so in time. A process with a pending stop cannot fork. The root
+// is stopped first, so that it does not reap children that fork and end: as zombies, these show that there are more
+// processes, and when they reach the limit of pids, there can be no more. The same call stops the root's process
+// group, which is most of the tree.
 func (c *treeScan) stopTree(end time.Time) bool {
 	if root := c.root(); root != 0 {
 		syscall.Kill(-root, syscall.SIGSTOP)
@@ -193,8 +193,8 @@ type process struct {
 	dead                 bool
 }
 
-// processes reads the process table without the known processes, newest first because those are the likeliest to run
-// away, and marks them as known. It stops at end, unless that is zero.
+// processes reads the process table, without the known processes, and marks the ones that it returns as known. The
+// newest come first, because those are the likeliest to run away. It stops at end, unless that is zero.
 func processes(known map[int]bool, end time.Time) []process {
 	dir, err := os.Open("/proc")
 	if err != nil {

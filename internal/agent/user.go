@@ -19,7 +19,7 @@ import (
 // user is the user that a command runs as.
 type user struct {
 	ids  *spawn.User // nil for the agent's own
-	home string      // empty for none
+	home string      // empty if the user has none
 }
 
 // usual returns the default user of commands.
@@ -51,8 +51,8 @@ func (a *agent) userFor(s wire.Start) (user, error) {
 	return a.userOf(s.User)
 }
 
-// userOf returns the user that a text names, by the sandbox's present files. If commands are not apart from the agent,
-// there is only one user.
+// userOf returns the user that a text names, according to the sandbox's present /etc/passwd and /etc/group. If
+// commands run in the agent's own user namespace, there is only one user.
 func (a *agent) userOf(text string) (user, error) {
 	switch {
 	case text == "":
@@ -91,7 +91,7 @@ func (a *agent) onlyUser(text string) (user, error) {
 	return user{}, hutch.Errorf(hutch.Unsupported, "all commands of this sandbox run as user %d: leave the user out. Sandboxes with an image other than \"host\" have other users, and root, on the runtime gvisor and, where the server is root, on native", a.boot.UID)
 }
 
-// openAsRoot opens a regular file with the rights of user 0. Programs may have replaced the file: anything but a
+// openAsRoot opens a regular file with the rights of user 0. Programs can have replaced the file: anything but a
 // regular file counts as empty.
 func openAsRoot(path string) io.ReadCloser {
 	var f *os.File

@@ -46,11 +46,11 @@ type Route struct {
 	// Host and Port are the destination from the program's view.
 	Host string
 	Port uint16
-	// Credentials returns the host's present credentials, and a redactor for them. Requests are refused with its error,
-	// and without any credentials.
+	// Credentials returns the host's present credentials, and a redactor for them. Requests are refused if it returns
+	// an error or no credentials.
 	Credentials func() ([]secret.Credential, *secret.Redactor, error)
-	// Begin is called for every request that is to be sent, and end when it has ended; can be nil. An error refuses the
-	// request: there are too many at once.
+	// Begin is called before a request is sent, and the function that it returns when the request has ended; can be
+	// nil. An error refuses the request, because there are too many at once.
 	Begin func() (end func(), err error)
 	// Dial opens a connection to the real host.
 	Dial func(context.Context) (net.Conn, error)

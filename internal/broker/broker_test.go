@@ -53,7 +53,7 @@ type scene struct {
 	cut       func() // all connections
 }
 
-// credential returns a credential that is placed as the text says.
+// credential returns a credential with the placement that as describes.
 func credential(as, format string) secret.Credential {
 	return secret.Credential{
 		Brokering: hutch.Brokering{Hosts: []string{host}, As: as, Format: format},
@@ -152,7 +152,7 @@ func (s *scene) route() broker.Route {
 	}
 }
 
-// client is a program's, with HTTP/2 or without.
+// client returns the HTTP client of a program, with HTTP/2 or without.
 func (s *scene) client(h2 bool) *http.Client {
 	tr := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: s.trusted}, ForceAttemptHTTP2: h2,
@@ -232,7 +232,7 @@ func TestPlacements(t *testing.T) {
 	}
 }
 
-// TestWithoutThePlaceholder: nothing is sent if a program asks for nothing.
+// TestWithoutThePlaceholder: no credential is sent if the request has no placeholder.
 func TestWithoutThePlaceholder(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -293,7 +293,7 @@ func TestEncodedAnswers(t *testing.T) {
 	}
 }
 
-// TestOtherHostsOnTheConnection names another host in every place of a request that names one.
+// TestOtherHostsOnTheConnection names another host in each part of a request that can name one.
 func TestOtherHostsOnTheConnection(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -429,7 +429,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestWebSockets have the credential in their handshake, and masks after it.
+// TestWebSockets: the handshake of a WebSocket has the credential, and the data after it is masked.
 func TestWebSockets(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -512,7 +512,7 @@ func TestNoAnswer(t *testing.T) {
 	problem("refused", http.StatusBadGateway)
 }
 
-// TestCut ends a connection, and what it is doing, from outside.
+// TestCut: when a connection is cut from outside, its request ends, too.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	begun, ended := make(chan bool, 1), make(chan bool, 1)

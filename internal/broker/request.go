@@ -28,7 +28,7 @@ type requestKey struct{}
 
 func requestOf(r *http.Request) *request { return r.Context().Value(requestKey{}).(*request) }
 
-// handler sends requests on.
+// handler forwards requests.
 func (x *exchange) handler(upstream http.RoundTripper) http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Rewrite:        x.rewrite,
@@ -99,7 +99,7 @@ func (x *exchange) rewrite(r *httputil.ProxyRequest) {
 		h.Del(name)
 	}
 	if up := h.Get("Upgrade"); up != "" && !strings.EqualFold(up, "websocket") {
-		h.Del("Upgrade") // a server may ignore it anyway
+		h.Del("Upgrade") // a server can ignore it anyway
 		h.Del("Connection")
 	}
 }

@@ -48,7 +48,7 @@ type Options struct {
 // Builder makes images.
 type Builder struct {
 	opt   Options
-	turns ctxlock.Locks // one build of an owner at a time: the owner's limit bounds its open files
+	turns ctxlock.Locks // one build of an owner at a time, so that the number of its open files is bounded
 }
 
 // New returns a builder.
@@ -63,7 +63,8 @@ const defaultTime = hutch.Seconds(3600)
 // Cutter returns where to cut a line of output after most bytes, or 0 if that depends on the output that follows.
 type Cutter = func(line []byte, most int) int
 
-// Build makes an image as hutch.Images.BuildImage says. Long lines of output become several events, which cut separates.
+// Build makes an image, as hutch.Images.BuildImage describes it. A long line of output becomes several events; cut
+// decides where they begin.
 func (b *Builder) Build(ctx context.Context, req hutch.BuildRequest, in io.Reader, progress func(hutch.BuildEvent) error, cut Cutter) (oci.Image, error) {
 	if err := req.Check(); err != nil {
 		return oci.Image{}, err

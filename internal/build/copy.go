@@ -110,8 +110,8 @@ func (c *copying) source(name string) error {
 	return c.files(at, to, f.mode.IsDir() && c.a.DirCopyContents)
 }
 
-// destination returns the target of a source. A file goes into an existing folder, or into one whose path ends with a
-// slash.
+// destination returns the target of a source. If the destination is an existing folder, or its path ends with a slash,
+// a file is copied into that folder.
 func (c *copying) destination(f found, name string) (string, error) {
 	if strings.HasSuffix(c.a.Dest, "/") || path.Base(c.a.Dest) == "." {
 		if err := c.folderAt(c.a.Dest); err != nil {
@@ -205,7 +205,7 @@ func (c *copying) above(from, to, below string) error {
 	return c.file(f, at)
 }
 
-// chosen reports whether patterns take a path, which is relative to the source.
+// chosen reports whether patterns select a path, which is relative to the source.
 func (c *copying) chosen(below string, f found) (bool, error) {
 	if below == "" {
 		return c.include == nil, nil

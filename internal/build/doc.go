@@ -13,8 +13,8 @@
 // keeps it under a key: the digest of the operation and of the keys of its inputs. A command runs in a sandbox of that
 // image, which has the owner, the limits and the network of the caller, and the files that it wrote become the next
 // layer. File operations are repeated each time, because they are fast, unless all inputs are the same; their key is
-// the resulting content. So a file of the context of which only the time has changed, or a stage that was built again with
-// the same result, changes no key.
+// the resulting content. So no key changes if only the time of a file in the context has changed, or if a stage was
+// built again with the same result.
 //
 // These have limits: the bytes and the entries of each tree, the Dockerfile and the expansion of its variables, the
 // number of operations, the time of the build, and the bytes of output. A build that ends for any reason destroys its

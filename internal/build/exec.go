@@ -112,7 +112,7 @@ type box struct {
 	id, runtime string
 }
 
-// mostTime is how long a sandbox lives after its build, if it is not destroyed.
+// mostTime is how much longer than its build a sandbox can live, if it is not destroyed.
 const mostTime = time.Minute
 
 func (r *run) sandbox(ctx context.Context, op *pb.ExecOp, base string) (*box, error) {

@@ -12,7 +12,7 @@ import (
 	"hutch/internal/oci/rootfs"
 )
 
-// expand returns the tar stream in a file of a size, or nil for a file that is not an archive.
+// expand returns the tar stream in a file, or nil if the file is not an archive. size is the size of the file.
 func expand(ctx context.Context, r io.Reader, size, ratio int64) (plain io.Reader, kind string, err error) {
 	head := bufio.NewReaderSize(r, 64<<10)
 	magic, _ := head.Peek(6)
@@ -55,7 +55,7 @@ func beginsTar(r *bufio.Reader) bool {
 	return err == nil && string(block[257:262]) == "ustar"
 }
 
-// until reads until ctx ends.
+// until is a reader that fails when ctx has ended.
 type until struct {
 	ctx context.Context
 	io.Reader

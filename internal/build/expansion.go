@@ -28,9 +28,9 @@ const (
 	mostUses         = 4096      // most uses of variables in one instruction
 	mostExpanded     = 256 << 10 // bytes by which variables make an instruction longer
 	mostMade         = 64 << 20  // bytes of all instructions, with a copy of the environment for each step
-	mostCompared     = 1 << 29   // pairs of letters
+	mostCompared     = 1 << 29   // pairs of letters that are compared
 	mostConfigs      = 64 << 20  // bytes of the configurations of base images
-	perVariable      = 128       // bytes that the frontend needs for each
+	perVariable      = 128       // bytes that the frontend needs for each variable
 )
 
 // growth estimates how much a Dockerfile makes the frontend do.
@@ -66,7 +66,7 @@ type use struct {
 // measure estimates a Dockerfile whose base images are not known yet. A Dockerfile that cannot be parsed has no lines:
 // the frontend reports the error.
 func measure(text []byte, args map[string]string) (*growth, error) {
-	g := &growth{given: map[string]int{"PATH": 100}, bases: map[string]bool{}} // for images without variables
+	g := &growth{given: map[string]int{"PATH": 100}, bases: map[string]bool{}} // PATH is for images without variables
 	for name, value := range args {
 		g.give(name, value)
 	}
@@ -159,7 +159,7 @@ func instructions(text string) ([]instruction, error) {
 	return all, nil
 }
 
-// linesOf returns an instruction, and the further instructions as which it counts.
+// linesOf returns an instruction, and any other instructions that it counts as.
 func linesOf(node *parser.Node) []instruction {
 	body, trigger := node, false
 	if strings.EqualFold(node.Value, "onbuild") && node.Next != nil && len(node.Next.Children) > 0 {
@@ -222,7 +222,7 @@ func setting(name, text string, variable bool) instruction {
 // variable is a name as the frontend reads it after a dollar sign.
 var variable = regexp.MustCompile(`^(\p{Nd}+|[\p{L}\p{Nd}_]+|[@*#?$!-])`)
 
-// usesOf counts every dollar sign as a variable, also where it is quoted.
+// usesOf counts every dollar sign as a variable, even if it is quoted.
 func usesOf(text string) (all []use) {
 	for {
 		_, after, ok := strings.Cut(text, "$")
@@ -274,7 +274,7 @@ func (g *growth) check() error {
 	return nil
 }
 
-// mostFactor keeps numbers from growing over their type.
+// mostFactor keeps numbers from overflowing.
 const mostFactor = 1 << 28
 
 func (c *count) take(l instruction) error {

@@ -47,7 +47,7 @@ type question struct {
 
 // news is a message of the frontend. One field is set.
 type news struct {
-	Image   string // wanted; the answer is a base
+	Image   string // image that the frontend needs; the answer is a base
 	Warning string
 	Graph   *definition // the last message
 	Failure *failure    // also the last message

@@ -49,7 +49,7 @@ func TestFrontendEnds(t *testing.T) {
 	}
 }
 
-// frontendOf is the process that reads a Dockerfile for this one.
+// frontendOf returns the pid of the process that reads a Dockerfile for this process.
 func frontendOf(t *testing.T) int {
 	t.Helper()
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
@@ -85,8 +85,8 @@ func TestFrontendErrors(t *testing.T) {
 	}
 }
 
-// The frontend makes no connections: BuildKit's own would ask the SSH server of a repository for its keys, at any
-// address.
+// The frontend makes no connections: BuildKit's own frontend would ask the SSH server of a repository for its keys, at
+// any address.
 func TestFrontendHasNoNetwork(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

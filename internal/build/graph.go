@@ -35,7 +35,7 @@ type vertex struct {
 // graph is the parsed Dockerfile.
 type graph struct {
 	vertices map[string]*vertex // by digest
-	last     *pb.Input          // input whose files the image has; nil for none at all
+	last     *pb.Input          // input whose files the image has; nil for an image without files
 	config   []byte             // config of the image
 }
 
@@ -48,7 +48,7 @@ func (r baseResolver) ResolveImageConfig(ctx context.Context, ref string, _ sour
 	return ref, digest.Digest(d), config, err
 }
 
-// bounded counts the variables and triggers of images before the frontend sees them. The frontend asks for many images
+// bounded counts the variables and triggers of images before the frontend sees them. The frontend requests many images
 // at once.
 func (r baseResolver) bounded(size *growth) baseResolver {
 	var mu sync.Mutex

@@ -45,7 +45,8 @@ func several(line string, n int) string {
 
 func x(n int) string { return strings.Repeat("x", n) }
 
-// Each of these would have the frontend make tens of MiB or more of a few KiB. Larger ones took all memory of the server.
+// Each of these Dockerfiles would make the frontend expand a few KiB to tens of MiB or more. Larger ones used all
+// memory of the server.
 func TestGrowth(t *testing.T) {
 	t.Parallel()
 	big := images{
@@ -87,7 +88,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// What people write is far from the limits.
+// Usual Dockerfiles are far from the limits.
 func TestUsualDockerfiles(t *testing.T) {
 	t.Parallel()
 	usual := images{"debian": {"Env": []string{"PATH=/usr/local/bin:/usr/bin:/bin"}, "OnBuild": []string{"COPY . /app"}}}
@@ -115,7 +116,7 @@ func TestUsualDockerfiles(t *testing.T) {
 	}
 }
 
-// The frontend asks for the images of all stages at once; what answers is called for one at a time.
+// The frontend requests the images of all stages at once, but resolve is called for one image at a time.
 func TestImagesOfStages(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
@@ -241,7 +242,7 @@ func (o *noRoot) Destroy(_ context.Context, id string, _ bool) (hutch.Destructio
 
 func (o *noRoot) HasRoot(string) bool { return false }
 
-// Where no command is root, what it wrote would have another owner than the Dockerfile says.
+// If no command can be root, files that a command writes would not have the owner that the Dockerfile says.
 func TestNoRootIsRefused(t *testing.T) {
 	t.Parallel()
 	boxes := &noRoot{}
@@ -252,7 +253,8 @@ func TestNoRootIsRefused(t *testing.T) {
 }
 
 // TestLinksThatLeadFar: the links of a path can lead over half a million folders, each of which is looked up below two
-// thousand others. That took more than half an hour, which neither the time limit of the build nor its owner could end.
+// thousand others. That took more than half an hour, and neither the time limit of the build nor its owner could end
+// it.
 func TestLinksThatLeadFar(t *testing.T) {
 	t.Parallel()
 	tree := newTree(nil, "a test", limits{entries: 10_000, path: 4096, shared: &budget{entries: 10_000}})

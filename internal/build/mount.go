@@ -23,7 +23,7 @@ type mounts struct {
 	binds  []bind
 	cache  []cacheMount
 	secret []*pb.Mount
-	hidden []string // places of binds, secrets and temporary files: not in the layer
+	hidden []string // paths of binds, secrets and temporary files, which are not in the layer
 }
 
 type bind struct {
@@ -143,7 +143,7 @@ func (b *box) bring(ctx context.Context, m *mounts, before view) error {
 	return stream(in.write, func(r io.Reader) error { return b.opt.Sandboxes.UnpackWritten(ctx, b.id, r) })
 }
 
-// hide returns the path of a mount in the files of the stage. Files there are left out of the layer.
+// hide returns the path of a mount in the files of the stage. Files at that path are left out of the layer.
 func (b *box) hide(m *mounts, before view, dest string) (string, error) {
 	at, err := before.resolve(dest, true)
 	if err == nil && at == "." {

@@ -23,7 +23,7 @@ type pathPatterns struct {
 	folders []matchedFolder // the folders above the last path, the outermost first
 }
 
-// pathPattern is one pattern. An exception takes back what patterns before it matched.
+// pathPattern is one pattern. An exception cancels the matches of earlier patterns.
 type pathPattern struct {
 	matcher   *patternmatcher.PatternMatcher
 	exception bool
@@ -38,7 +38,7 @@ type matchedFolder struct {
 	hits []bool
 }
 
-// newPathPatterns reads patterns; where says in errors where the patterns are from.
+// newPathPatterns reads patterns. where is the source of the patterns, for errors.
 func newPathPatterns(patterns []string, where string) (*pathPatterns, error) {
 	if len(patterns) > mostPatterns {
 		return nil, hutch.Errorf(hutch.Exhausted, "%s has more than %d patterns: write fewer", where, mostPatterns).With("limit", "build patterns")
@@ -74,7 +74,7 @@ func badPattern(where, text string, err error) error {
 	return hutch.Errorf(hutch.Invalid, "%s has a pattern that cannot be read, %.200q: %v", where, text, err)
 }
 
-// match reports whether the patterns take a path, such as a/b.
+// match reports whether the patterns select a path, such as a/b.
 func (l *pathPatterns) match(ctx context.Context, name string) (bool, error) {
 	above, err := l.above(ctx, path.Dir(name))
 	if err != nil {

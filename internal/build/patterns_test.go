@@ -17,7 +17,7 @@ import (
 	"hutch"
 )
 
-// Patterns take the paths that Docker's own matcher takes, in whichever order they are asked for.
+// The patterns select the paths that Docker's own matcher selects, in whatever order the paths are matched.
 func TestPathPatterns(t *testing.T) {
 	t.Parallel()
 	parts := []string{"a", "b", "a.b", "*", "?", "**", "[ab]", "a*", `\*`, "!"}
@@ -68,7 +68,7 @@ func TestPathPatterns(t *testing.T) {
 	}
 }
 
-// A build that ends does not go on to compare paths with patterns, which a build chooses so that it takes hours.
+// A build that ends stops comparing paths with patterns. A build can choose them so that this takes hours.
 func TestSlowPatterns(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder

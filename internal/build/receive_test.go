@@ -13,7 +13,7 @@ import (
 	"hutch/internal/oci"
 )
 
-// atEnd notes whether its reader has reached the end.
+// atEnd records whether its reader has reached the end.
 type atEnd struct {
 	io.Reader
 	ended bool

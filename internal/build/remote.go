@@ -22,7 +22,7 @@ import (
 // ADD fetches remote files in a sandbox with the network of the build: the programs of the server's machine run there,
 // and the server itself connects to nothing. Unchanged files are not fetched again.
 
-// fromURL adds the file of a URL, which is an archive if ADD unpacks it.
+// fromURL returns the file of a URL. If ADD unpacks the file, it is an archive.
 func (r *run) fromURL(ctx context.Context, op *pb.SourceOp) (*state, error) {
 	if op.Attrs[pb.AttrHTTPAuthHeaderSecret] != "" {
 		return nil, hutch.Errorf(hutch.Unsupported, "ADD sends no secrets with a URL: use curl in a RUN with a secret")
@@ -46,7 +46,7 @@ func (r *run) fromURL(ctx context.Context, op *pb.SourceOp) (*state, error) {
 	return &state{key: key, trees: []*layer{{tree: t}}}, nil
 }
 
-// download gets the file of a URL, which must have a digest if one is wanted.
+// download fetches the file of a URL. If want is set, the file must have that digest.
 func (r *run) download(ctx context.Context, url, want, name string, n *node) (*tree, error) {
 	out, err := r.tree("the file of " + r.v.title())
 	if err != nil {
@@ -67,7 +67,7 @@ func curl(url string) []string {
 		"--proto", "=http,https", "--proto-redir", "=http,https", "--retry", "2", "--url", url}
 }
 
-// fromGit returns the files of a repository. They are the same while the commit is.
+// fromGit returns the files of a repository. They do not change as long as the commit does not.
 func (r *run) fromGit(ctx context.Context, op *pb.SourceOp) (*state, error) {
 	g := repository{url: op.Attrs[pb.AttrFullRemoteURL], modules: op.Attrs[pb.AttrGitSkipSubmodules] == "", git: op.Attrs[pb.AttrKeepGitDir] == "true"}
 	if !strings.HasPrefix(g.url, "https://") && !strings.HasPrefix(g.url, "http://") {
@@ -92,7 +92,7 @@ type repository struct {
 	modules, git  bool // with submodules; with the folder .git
 }
 
-// commitOf asks which commit a branch or a tag is.
+// commitOf finds the commit of a branch or a tag.
 func (r *run) commitOf(ctx context.Context, g repository) (commit string, err error) {
 	if isCommit(g.ref) {
 		return g.ref, nil

@@ -32,7 +32,7 @@ type solver struct {
 	cut     Cutter
 	steps   int
 	base    map[string]string // digests by the reference of a FROM
-	held    []func()          // let go of these images
+	held    []func()          // functions that release images
 }
 
 // eval returns the files that an operation gives.
@@ -131,7 +131,7 @@ func (r *run) do(ctx context.Context) (*state, error) {
 	return nil, hutch.Errorf(hutch.Unsupported, "the Dockerfile asks for an operation that Hutch cannot do: %.80T", r.v.op.Op)
 }
 
-// source returns the files of an image, or of elsewhere.
+// source returns the files of an image or of another source.
 func (r *run) source(ctx context.Context, op *pb.SourceOp) (*state, error) {
 	kind, ref, _ := strings.Cut(op.Identifier, "://")
 	switch kind {

@@ -11,7 +11,7 @@ import (
 // state is the files after an operation.
 type state struct {
 	key   string // equal keys mean equal files
-	image string // digest of the image with its layers; empty for files that are not an image, and without files
+	image string // digest of the image with its layers; empty if the files are not an image, or if there are none
 
 	root  string // digest of the image at the bottom of its view; empty for none
 	trees []*layer

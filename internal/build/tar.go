@@ -23,7 +23,7 @@ const (
 type reading struct {
 	// place returns the path for an entry, and whether to use the entry; nil uses the entry's own path.
 	place func(name string, n *node) (string, bool)
-	// layer reads whiteouts as such. Elsewhere they are files.
+	// layer is set for an archive that is a layer: whiteouts in it remove names. In other archives, they are files.
 	layer bool
 	// owned replaces the owner of all entries by root.
 	owned bool
@@ -42,7 +42,7 @@ func (t *tree) read(ctx context.Context, r io.Reader, how reading) error {
 		if err != nil {
 			return t.bad(ctx, err)
 		}
-		if err := t.readEntry(h, until{ctx, a}, how); err != nil { // the holes of a file have no end that the stream knows
+		if err := t.readEntry(h, until{ctx, a}, how); err != nil { // a hole can be endless without any data from the stream
 			return t.bad(ctx, err)
 		}
 	}
@@ -93,7 +93,7 @@ func (t *tree) readEntry(h *tar.Header, content io.Reader, how reading) error {
 	return t.add(name, n)
 }
 
-// readWhiteout takes an entry that removes something.
+// readWhiteout handles an entry that removes something, and reports whether this is such an entry.
 func (t *tree) readWhiteout(name string) (taken bool, err error) {
 	dir, base := path.Split(name)
 	switch {
@@ -191,7 +191,7 @@ func (t *tree) writeFile(out *tar.Writer, h *tar.Header, n *node) error {
 	return err
 }
 
-// special returns the bits of a mode that tar has elsewhere than Go.
+// special returns the bits of a mode that tar has at other positions than Go.
 func special(m fs.FileMode) (bits int64) {
 	for mode, bit := range map[fs.FileMode]int64{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
 		if m&mode != 0 {

@@ -17,7 +17,7 @@ import (
 	"hutch"
 )
 
-// node is a file, a folder or a link of a tree. Names that are hard links share one.
+// node is a file, a folder or a link of a tree. Names that are hard links share a node.
 type node struct {
 	mode     fs.FileMode
 	uid, gid int
@@ -95,7 +95,7 @@ func (t *tree) add(name string, n *node) error {
 	return nil
 }
 
-// count takes names from the limits, or gives them back.
+// count adds to the number of names, or subtracts if more is negative, and checks the limits.
 func (t *tree) count(more int) error {
 	if t.names+more > t.limits.entries {
 		return hutch.Errorf(hutch.Exhausted, "%s has more than %d entries: make it smaller; a .dockerignore file leaves things out", t.what, t.limits.entries).With("limit", "image entries")

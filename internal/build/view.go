@@ -162,8 +162,8 @@ func (v view) names(dir string) []string {
 
 const (
 	mostLinks = 255 // most links that a path can follow
-	// mostParts bounds how far all links of a path lead. Each part is looked up in each tree and below each of its
-	// folders, so a path of 255 links with 2000 parts each would take hours.
+	// mostParts bounds the parts of a path and of all links in it. Each part is looked up in each tree and below each
+	// of its folders, so a path of 255 links with 2000 parts each would take hours.
 	mostParts = 4096
 )
 

@@ -14,8 +14,8 @@ import (
 	"hutch/internal/oci/rootfs"
 )
 
-// A file of an image has its setuid, setgid and sticky bits in a view, so that COPY --from keeps them, and a folder that
-// no command changed is not taken for a changed one.
+// A file of an image has its setuid, setgid and sticky bits in a view, so that COPY --from keeps them, and a folder
+// that no command changed does not look changed.
 func TestBitsOfAnImage(t *testing.T) {
 	want := map[string]fs.FileMode{"su": fs.ModeSetuid | 0o755, "dir": fs.ModeDir | fs.ModeSetgid | 0o750, "tmp": fs.ModeDir | fs.ModeSticky | 0o777, "plain": 0o644}
 	var layer bytes.Buffer

@@ -32,7 +32,7 @@ type Log struct {
 	builds []*Build // oldest first
 }
 
-// Build is one build. The lock of its log is taken before its own lock.
+// Build is one build. The lock of its Log is taken before the lock of the Build.
 type Build struct {
 	log      *Log
 	cancel   context.CancelCauseFunc
@@ -45,8 +45,8 @@ type Build struct {
 	over    chan struct{} // closed at the end
 }
 
-// Begin records a new build of an owner, and returns the context to build in. The caller calls End. What is kept of the
-// secrets is charged to the budget of the caller's request.
+// Begin records a new build of an owner, and returns the context to build in. The caller must call End. The memory of
+// what is kept of the secrets is charged to the caller's request.
 func (l *Log) Begin(ctx context.Context, owner string, req hutch.BuildRequest) (context.Context, *Build, error) {
 	values := map[string][]string{}
 	for id, value := range req.Secrets {
@@ -131,8 +131,9 @@ func (b *Build) End(ctx context.Context, image string, err error) error {
 // head is a copy of the first characters of a text, without the memory of its rest.
 func head(s string, most int) string { return fmt.Sprintf("%.*s", most, s) }
 
-// trim forgets ended builds: the oldest of an owner over its number and, over the size of all, the oldest of the owner
-// whose builds are largest, so that no owner displaces the builds of another.
+// trim drops ended builds. If the owner has too many, it drops the owner's oldest ones. If the builds of all owners
+// are too large, it drops the oldest of the owner whose builds are largest, so that no owner displaces the builds of
+// another.
 func (l *Log) trim(owner string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -250,7 +251,7 @@ func (l *Log) Read(ctx context.Context, owner string, all bool, id string, follo
 	}
 }
 
-// Delete ends a build that runs and waits for its end, or removes the record of one that has ended.
+// Delete ends a running build and waits for its end, or removes the record of an ended build.
 func (l *Log) Delete(ctx context.Context, owner string, all bool, id string) error {
 	b, err := l.find(owner, all, id)
 	if err != nil {

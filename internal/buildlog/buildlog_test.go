@@ -91,7 +91,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// An owner has its own builds, and the values of its secrets are in none.
+// An owner sees its own builds only, and no build contains the values of its secrets.
 func TestOwnersAndSecrets(t *testing.T) {
 	t.Parallel()
 	var l Log
@@ -139,7 +139,7 @@ func TestManyBuilds(t *testing.T) {
 	}
 }
 
-// A build that is deleted while it runs ends, and says so; then its record can be removed.
+// A build that is deleted while it runs ends with an error that says so; then its record can be removed.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	var l Log
@@ -160,7 +160,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// An owner has a number of builds that run or wait. Others have their own.
+// The builds of one owner that run or wait are limited. Builds of other owners do not count.
 func TestManyRunningBuilds(t *testing.T) {
 	t.Parallel()
 	var l Log

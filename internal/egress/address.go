@@ -21,7 +21,7 @@ const (
 var neverReached = prefixes(
 	"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", // this network, loopback, link-local with the metadata of most clouds, multicast and reserved
 	"100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32", // metadata of Alibaba, Oracle and Azure
-	"fd00:ec2::/32", "fd20:ce::254/128", // of AWS and Google
+	"fd00:ec2::/32", "fd20:ce::254/128", // metadata of AWS and Google
 	"2001::/32", "2002::/16", // Teredo and 6to4 contain an IPv4 address
 )
 

@@ -9,8 +9,8 @@ import (
 	"hutch"
 )
 
-// BenchmarkCarry sends bytes to a server that takes them, over loopback: to it
-// directly, and by a gateway, which is a connection more.
+// BenchmarkCarry sends bytes over loopback to a server that reads them: directly, and through a gateway, which adds a
+// connection.
 func BenchmarkCarry(b *testing.B) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"hutch"
 )
 
-// A block holds against the mode, names and wider nets; a rule about the same or a narrower net wins over it.
+// A block overrides the mode, and rules for names and wider nets. A rule for the same net or a narrower one overrides
+// the block.
 func TestBlock(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -52,8 +53,8 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// A name that is allowed leads to no blocked address, also where its address was looked up before the block. A new block
-// cuts connections.
+// An allowed name gives no access to a blocked address, even if its address was looked up before the block. A new
+// block cuts connections.
 func TestBlockedName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

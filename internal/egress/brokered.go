@@ -28,7 +28,7 @@ type Brokering struct {
 	Secret func(name string) (string, error)
 	// Answers returns a redactor that masks credentials in the answers of a host that got them.
 	Answers func([]secret.Credential) *secret.Redactor
-	// Used gets every request; nil for none.
+	// Used is called with every request; nil for none.
 	Used func(host string, u broker.Use)
 }
 
@@ -56,8 +56,8 @@ func ruleOf(secrets []string) string {
 	return "secret " + strings.Join(secrets, ", ")
 }
 
-// ruleWith returns what the log shows as the rule of a request that got credentials: the names of the secrets, or, if
-// it got no secrets, the rule of its connection; and the header rules.
+// ruleWith returns what the log shows as the rule of a request that has received credentials: the names of the secrets
+// or, without any, the rule of the connection; then the header rules.
 func (p *connection) ruleWith(used []string) string {
 	i := slices.IndexFunc(used, secret.IsHeader)
 	if i < 0 {
@@ -66,7 +66,7 @@ func (p *connection) ruleWith(used []string) string {
 	return strings.Join(append([]string{cmp.Or(ruleOf(used[:i]), p.rule)}, used[i:]...), ", ")
 }
 
-// brokeredLocked returns those names of an address whose TLS connections can end in the broker.
+// brokeredLocked returns the names of an address for which TLS connections can end in the broker.
 func (g *Gateway) brokeredLocked(protocol string, dst netip.AddrPort) (names []string) {
 	if protocol != "tcp" {
 		return nil
@@ -79,8 +79,8 @@ func (g *Gateway) brokeredLocked(protocol string, dst netip.AddrPort) (names []s
 	return names
 }
 
-// carryAnyway carries a connection to an address that a rule allows, and that also belongs to a brokered host: if the
-// client asks for that host, the connection is brokered.
+// carryAnyway carries a connection to an address that a rule allows, and that is also an address of a brokered host:
+// if the client asks for that host, the connection is brokered.
 func (g *Gateway) carryAnyway(p *connection, down, up net.Conn) error {
 	client, server := newBuffered(down), newBuffered(up)
 	first, err := firstWord(client, server)
@@ -102,8 +102,8 @@ func (g *Gateway) carryAnyway(p *connection, down, up net.Conn) error {
 	return nil
 }
 
-// opens reports whether the broker takes over a connection to an address that a rule allows, because the client asks
-// for a brokered name of that address. It records the name.
+// opens reports whether a connection to an address that a rule allows goes to the broker, because the client requests
+// name, a brokered name of that address. It records the name.
 func (p *connection) opens(name string) bool {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
@@ -119,15 +119,15 @@ func (p *connection) opens(name string) bool {
 	return true
 }
 
-// opens reports whether the TLS connection to a name is to be brokered.
+// opens reports whether the TLS connection to a name must be brokered.
 func (g *Gateway) opens(name string, port uint16) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.rules.opened(name, port)
 }
 
-// credentials returns what requests to a host get now: brokered secrets, and the headers of a rule, which come last and
-// so replace those of secrets.
+// credentials returns the credentials for requests to a host now: first brokered secrets, then the headers of a rule,
+// which replace those of secrets.
 func (g *Gateway) credentials(host string, port uint16) ([]secret.Credential, error) {
 	b := g.opt.Brokering
 	list := b.of(host, port)
@@ -176,11 +176,11 @@ func (g *Gateway) broker(p *connection, host string, down, up net.Conn) {
 	})
 }
 
-// mostRequests bounds the requests of a sandbox in the broker, whatever its limit of connections is.
+// mostRequests bounds the requests of a sandbox that are in the broker, even if its limit of connections is higher.
 const mostRequests = 1024
 
-// beginRequest counts a request in the broker. Each can have a connection of its own to the host, and takes as much of the
-// server's memory as another connection, so the same limit applies to all together.
+// beginRequest counts a request in the broker. A request can have its own connection to the host, and takes as much
+// memory of the server as a connection, so the limit of connections also applies to all requests together.
 func (g *Gateway) beginRequest() (end func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

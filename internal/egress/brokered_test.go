@@ -33,7 +33,7 @@ type brokered struct {
 	has     atomic.Bool
 	mu      sync.Mutex
 	uses    []string
-	secrets map[string]string // those that header rules can refer to
+	secrets map[string]string // secrets that header rules can refer to
 }
 
 func (b *brokered) secret(name string) (string, error) {
@@ -54,7 +54,8 @@ func (b *brokered) set(name, value string) {
 	}
 }
 
-// brokered is like inside. The server at the shared address answers with what it got.
+// brokered returns a program that has a brokered secret, in addition to what inside gives it. The server at the shared
+// address answers with what it received.
 func (w *world) brokered(mode hutch.NetworkMode, allow ...string) *brokered {
 	w.t.Helper()
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -190,8 +191,8 @@ func TestSecretThatIsGone(t *testing.T) {
 	}
 }
 
-// TestRequestsAtOnce: a program that multiplexes requests to a host that does not answer has no more of them than its
-// sandbox may have connections.
+// TestRequestsAtOnce: a program that multiplexes requests to a host that does not answer can have only as many of them
+// as its sandbox can have connections.
 func TestRequestsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -299,7 +300,7 @@ func TestLinkAddresses(t *testing.T) {
 	t.Parallel()
 	var texts []string
 	byAddr := map[string]string{}
-	for i := 0; len(texts) < hutch.MaxNetworkLinks; i++ { // two that agree, first
+	for i := 0; len(texts) < hutch.MaxNetworkLinks; i++ { // first, find two names whose hashes collide
 		name := fmt.Sprint("s", i)
 		if other := byAddr[linkAddr(name).String()]; other != "" {
 			texts = append([]string{name, other}, texts...)

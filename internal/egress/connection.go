@@ -95,7 +95,7 @@ func lastOf(names []string) string {
 	return names[len(names)-1]
 }
 
-// named decides about the name that is requested on a connection, and records it.
+// named decides whether a connection to the requested name is allowed, and records the name.
 func (p *connection) named(protocol, name string) verdict {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
@@ -137,7 +137,7 @@ func (p *connection) fail(err error) {
 	p.reason = cmp.Or(p.reason, because(err))
 }
 
-// because describes an error without addresses, which the line has already.
+// because describes an error without its addresses, which the log line has already.
 func because(err error) string {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()

@@ -9,9 +9,9 @@
 // # Names
 //
 // The gateway's own resolver is the only one that a sandbox has. It answers names that a rule covers, with addresses
-// that can be reached, and records them: an address counts as that of a name only for the sandbox that got this answer.
-// It answers A and AAAA records only. Other types have no answer, so that they carry nothing out or in and no key for
-// an encrypted ClientHello arrives.
+// that can be reached, and records them: an address counts as that of a name only for the sandbox that got this
+// answer. It answers A and AAAA records only. Queries of other types have no answer, so that they carry no data out or
+// in, and so that no client receives a key for an encrypted ClientHello.
 //
 // # Protocols
 //
@@ -19,7 +19,7 @@
 // name, it can be another protocol; but if the client speaks first and its bytes could be TLS or HTTP, it must be that
 // protocol.
 //
-// A sandbox can have a proxy: then every TCP connection that is allowed goes through it, and no UDP.
+// A sandbox can have a proxy: then every allowed TCP connection goes through it, and UDP is refused.
 //
 // TLS to a host that has a brokered secret or a header rule ends in the broker, which adds the values to each request.
 package egress
@@ -56,13 +56,13 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// HostAddrs returns this machine's addresses, which are never reached; nil reads them.
 	HostAddrs func() ([]net.Addr, error)
-	// Observe gets events, for counts; nil for none.
+	// Observe is called with events, to count them; nil for none.
 	Observe Observer
 	// Brokering serves brokered hosts; the zero value serves none.
 	Brokering Brokering
 	// Link connects to a port of another sandbox of the same owner, by its id; nil means no links.
 	Link func(ctx context.Context, sandbox string, port uint16) (net.Conn, error)
-	// Complete gets each line of the log when it is complete; nil for none. It must not block.
+	// Complete is called with each line of the log when the line is complete; nil for none. It must not block.
 	Complete func(hutch.Connection)
 	// Before is the earlier traffic, to which new traffic is added.
 	Before hutch.Traffic
@@ -81,14 +81,14 @@ type Observer interface {
 type Gateway struct {
 	opt    Options
 	host   host
-	number int64 // among the gateways of its resolver
+	number int64 // number of this gateway among those of its resolver
 	pins   pins
 	record record
 	counts counts
 
-	flows   slots         // to the resolver
-	lookups slots         // questions to the world
-	asking  *rate.Limiter // lookups
+	flows   slots         // connections to the resolver
+	lookups slots         // queries to servers outside
+	asking  *rate.Limiter // rate of lookups
 
 	mu        sync.Mutex
 	rules     *rules
@@ -96,7 +96,7 @@ type Gateway struct {
 	pace      *rate.Limiter // bytes; nil for no bound
 	exhausted bool          // the limit of total bytes is reached
 	live      map[*connection]struct{}
-	requests  int // in the broker
+	requests  int // requests that are in the broker
 	closed    bool
 }
 
@@ -221,7 +221,7 @@ func (g *Gateway) Close() {
 // verdict is the decision of the rules about a connection.
 type verdict struct {
 	rule   string   // the rule that allows the connection
-	names  []string // names, one of which the client must request; none for a network
+	names  []string // the client must request one of these names; none for a network
 	anyway bool     // allowed by address, whatever name the client asks for
 	link   string   // the linked sandbox
 	reason string   // why the connection is denied
@@ -231,7 +231,7 @@ func (v verdict) allowed() bool { return v.reason == "" }
 
 func denied(format string, args ...any) verdict { return verdict{reason: fmt.Sprintf(format, args...)} }
 
-// decideLocked says whether dst can be reached.
+// decideLocked decides whether dst can be reached.
 func (g *Gateway) decideLocked(protocol string, dst netip.AddrPort) verdict {
 	r, addr := g.rules, dst.Addr()
 	if r.network.Mode == hutch.NetworkNone {
@@ -280,8 +280,8 @@ func (g *Gateway) noneAtAll() string {
 	return "the network of the sandbox is none: hutch network " + g.opt.Sandbox + " --mode allow-list"
 }
 
-// noRule denies a name without a rule. The program inside can invent the name: text that is a rule for more than one host
-// is not proposed as a rule.
+// noRule denies a name without a rule. A program inside can have invented the name, so a name is not proposed as a
+// rule if that rule would be for more than one host.
 func (g *Gateway) noRule(name string, dst netip.AddrPort) verdict {
 	if one, err := hutch.ParseNetworkRule(name); err != nil || one.Below || one.Port != 0 || one.Name != "" && one.AllPorts || one.Net.IsValid() && !one.Net.IsSingleIP() {
 		return denied("no rule allows %s at port %d, and none can: it is not the name of a machine", shown(name), dst.Port())
@@ -307,7 +307,7 @@ func (g *Gateway) againLocked(p *connection) verdict {
 	return g.namedLocked(p.name, p.dst)
 }
 
-// namedLocked says whether a client can ask for a name on a connection to dst.
+// namedLocked decides whether a client can ask for a name on a connection to dst.
 func (g *Gateway) namedLocked(name string, dst netip.AddrPort) verdict {
 	rule := g.rules.name(name, dst.Port())
 	if rule == "" {
@@ -351,8 +351,8 @@ func (g *Gateway) UDP(ctx context.Context, f netstack.Flow) {
 	})
 }
 
-// pass connects a flow to its destination, if that is allowed and accepts the connection; otherwise it refuses the
-// flow. The connection ends when carry returns, and carry fails when the connection ends.
+// pass connects a flow to its destination. If the destination is not allowed, or does not accept the connection, pass
+// refuses the flow. The connection ends when carry returns, and carry fails when the connection ends.
 func (g *Gateway) pass(ctx context.Context, f netstack.Flow, protocol string, carry func(p *connection, v verdict, down, up net.Conn) error) {
 	p, v := g.begin(ctx, protocol, f.Dst())
 	if p == nil {

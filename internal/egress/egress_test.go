@@ -94,7 +94,7 @@ func TestNeverReached(t *testing.T) {
 	}
 }
 
-// A private network is reached by a rule that names it, and not by one that names the whole world, or by a mode.
+// A private network is reached by a rule that names it, but not by a rule for the whole world or by a mode.
 func TestPrivateNets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -172,7 +172,7 @@ func TestSharedAddress(t *testing.T) {
 	for _, port := range []string{"80", "8080"} {
 		for request, want := range map[string]string{
 			"GET / HTTP/1.1\r\nHost: api.example.com\r\n\r\n":                           "200",
-			"GET http://api.example.com/ HTTP/1.1\r\nHost: evil.example.net\r\n\r\n":    "200", // the server sees only the first
+			"GET http://api.example.com/ HTTP/1.1\r\nHost: evil.example.net\r\n\r\n":    "200", // the server sees only the first host
 			"GET / HTTP/1.1\r\nHost: evil.example.net\r\n\r\n":                          "403",
 			"GET http://evil.example.net/ HTTP/1.1\r\nHost: api.example.com\r\n\r\n":    "403",
 			"GET / HTTP/1.1\r\nHost: 203.0.113.10\r\n\r\n":                              "403",
@@ -195,7 +195,7 @@ func TestSharedAddress(t *testing.T) {
 	}
 }
 
-// A program invents the name that it asks for. If that is a rule for many hosts, no command proposes it.
+// A program can invent the name that it requests. If that name would be a rule for many hosts, no command proposes it.
 func TestNamesThatAreRules(t *testing.T) {
 	t.Parallel()
 	in := newWorld(t).inside("", allowedName)
@@ -274,7 +274,7 @@ func TestRebinding(t *testing.T) {
 		if err := in.resolve("rebind.example.com"); err == nil {
 			t.Errorf("the name leads to %s", addr)
 		}
-		in.g.pins.add("rebind.example.com", []netip.Addr{netip.MustParseAddr(addr).Unmap()}) // as if it had
+		in.g.pins.add("rebind.example.com", []netip.Addr{netip.MustParseAddr(addr).Unmap()}) // as if the resolver had answered with this address
 		if _, err := in.dial(t.Context(), "tcp", net.JoinHostPort(addr, "80")); !errors.Is(err, syscall.ECONNREFUSED) {
 			if netip.MustParseAddr(addr).IsPrivate() {
 				continue
@@ -288,7 +288,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// An address counts as that of a name only for the sandbox that got this answer.
+// An address counts as that of a name only for the sandbox that received it as an answer.
 func TestPins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

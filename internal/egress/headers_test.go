@@ -29,7 +29,7 @@ func (w *world) withHeaders(n hutch.Network) *brokered {
 	return in
 }
 
-// got is the page of a host that got the token, as the program sees it.
+// got is the page of a host that received the token, as the program sees it.
 func got(host string) string {
 	return fmt.Sprintf("200 %s false %q", host, strings.Repeat("*", len(ruleToken)))
 }
@@ -43,7 +43,7 @@ func TestHeaderRules(t *testing.T) {
 		{Allow: hutch.Rules("*.example.com"), Headers: ruleFor443("*.example.com")},
 		{Mode: hutch.NetworkOpen, Headers: ruleFor443("*.com")},
 	} {
-		// An address by itself has no name to look up: a second rule allows the name's lookup at another port.
+		// A rule for an address allows no lookup of a name: a second rule allows it, at another port.
 		if n.Allow.String() == shared {
 			n.Allow = append(n.Allow, hutch.Rules(allowedName+":1")...)
 		}
@@ -101,8 +101,8 @@ func TestHeaderRuleGivesNoAccess(t *testing.T) {
 	}
 }
 
-// TestHeaderRuleOfAClaimedName: a program that connects to another machine and claims the name of the rule sends that
-// machine no value, also if the other machine has a name of the rule and a certificate for the claimed one.
+// TestHeaderRuleOfAClaimedName: a program connects to another machine, and claims the name of the rule. That machine
+// receives no value, even if the rule covers its own name and it has a certificate for the claimed name.
 func TestHeaderRuleOfAClaimedName(t *testing.T) {
 	t.Parallel()
 	for _, n := range []hutch.Network{{Mode: hutch.NetworkOpen}, {Allow: hutch.Rules(evilName, "*.example.com")}, {Allow: hutch.Rules(evilAddr, evilName, "*.example.com")}} {
@@ -203,7 +203,8 @@ func TestHeaderRuleBesideASecret(t *testing.T) {
 	}
 }
 
-// TestHeaderRuleThatRefersToASecret: each request gets the present value, and none is sent without it.
+// TestHeaderRuleThatRefersToASecret: each request gets the present value of the secret, and no request is sent without
+// it.
 func TestHeaderRuleThatRefersToASecret(t *testing.T) {
 	t.Parallel()
 	in := newWorld(t).withHeaders(hutch.Network{Allow: hutch.Rules(allowedName), Headers: hutch.HeaderRules{
@@ -225,7 +226,7 @@ func TestHeaderRuleThatRefersToASecret(t *testing.T) {
 	}
 }
 
-// TestHeaderRuleWithLongSecrets: a short rule cannot make the server send, and search answers for, any amount of text.
+// TestHeaderRuleWithLongSecrets: a short rule cannot make the server send unlimited text, or search answers for it.
 func TestHeaderRuleWithLongSecrets(t *testing.T) {
 	t.Parallel()
 	headers := map[string]hutch.HiddenValue{}

@@ -95,7 +95,7 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// Recognizing a protocol consumes nothing, and takes no HTTP request for something else.
+// Recognizing a protocol consumes nothing, and mistakes no HTTP request for another protocol.
 func FuzzTell(f *testing.F) {
 	for _, s := range []string{"GET / HTTP/1.1\r\n", "\r\n\r\nget / http/1.0\n", "\x16\x03\x01", "SSH-2.0-x\r\n", "PING\r\n", "\x00\x01", "GET /\xff HTTP/1.1\r\n"} {
 		f.Add([]byte(s))

@@ -104,7 +104,7 @@ func (r *record) lastLocked(c *hutch.Connection) {
 	}
 }
 
-// read returns the lines that match q, and waits for them if q says so.
+// read returns the lines that match q, and waits for them if q.Wait is set.
 func (r *record) read(ctx context.Context, q hutch.ConnectionQuery) hutch.ConnectionLog {
 	ctx, cancel := context.WithTimeout(ctx, q.Wait.Duration())
 	defer cancel()

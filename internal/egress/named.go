@@ -102,8 +102,8 @@ func recordOther(first byte) bool {
 
 var errHidden = errors.New("what was sent could be a request of HTTP that is hidden from us")
 
-// detectProtocol recognizes the client's protocol without consuming its bytes. A text is HTTP if its first line is; if that line
-// does not end, the protocol stays unknown.
+// detectProtocol recognizes the client's protocol without consuming its bytes. If the first line of a text is one of
+// HTTP, so is the text; if that line does not end, the protocol stays unknown.
 func detectProtocol(r *bufio.Reader) (manner, error) {
 	for n := 1; ; n++ {
 		head, err := r.Peek(n)

@@ -44,8 +44,8 @@ func (g *Gateway) isResolver(dst netip.AddrPort) bool {
 	return dst.Port() == 53 && slices.Contains(g.opt.Names, dst.Addr())
 }
 
-// acceptQuestions accepts a flow to the resolver, and closes it with ctx; the result is nil if the limit is reached.
-// The caller calls done after it.
+// acceptQuestions accepts a flow to the resolver. The connection closes when ctx ends, and is nil if the limit is
+// reached. The caller calls done when it no longer needs the connection.
 func (g *Gateway) acceptQuestions(ctx context.Context, f netstack.Flow) (c net.Conn, done func()) {
 	giveBack, ok := g.flows.try()
 	if !ok {
@@ -214,8 +214,8 @@ func (g *Gateway) lookupRefusal(name string) string {
 	return ""
 }
 
-// reachable returns those addresses of a name that can be reached: the owner of a name can point it at any address,
-// also at another program's.
+// reachable returns those addresses of a name that the sandbox can reach. A check is needed, because the owner of a
+// name can point it at any address, also at another program's.
 func (g *Gateway) reachable(addrs []netip.Addr) []netip.Addr {
 	g.mu.Lock()
 	r := g.rules
@@ -273,8 +273,9 @@ type Resolver struct {
 	known map[asked]answer
 }
 
-// asked identifies a lookup. Caches are separate, so that a sandbox cannot learn from an answer's time what another
-// one has looked up, also one of another owner with the same id.
+// asked identifies a lookup. Each sandbox has its own cache. Otherwise, it could learn from the time of an answer what
+// another sandbox has looked up. The id of a sandbox is not enough, because sandboxes of two owners can have the same
+// id.
 type asked struct {
 	gateway int64 // its number
 	name    string
@@ -287,12 +288,13 @@ type answer struct {
 
 const maxKnown = 4096
 
-// NewResolver asks through dial, or the host's servers when it is nil.
+// NewResolver returns a resolver that connects to servers through dial, or uses the host's servers if dial is nil.
 func NewResolver(dial func(ctx context.Context, network, address string) (net.Conn, error)) *Resolver {
 	return &Resolver{net: net.Resolver{PreferGo: true, Dial: dial}, known: map[asked]answer{}, flows: make(chan struct{}, poolFlows), lookups: make(chan struct{}, poolLookups)}
 }
 
-// lookup returns the addresses of a name, IPv4 and IPv6: a name can have only one of the two kinds.
+// lookup returns the addresses of a name. It looks up IPv4 and IPv6 together, because a name can have only one of the
+// two.
 func (r *Resolver) lookup(ctx context.Context, gateway int64, name string) ([]netip.Addr, error) {
 	r.mu.Lock()
 	have, ok := r.known[asked{gateway, name}]

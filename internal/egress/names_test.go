@@ -77,7 +77,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A question is not sent out if its name is not allowed, or its type is not one that we look up.
+// A query is not sent out if its name is not allowed, or if its type is not A or AAAA.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -222,8 +222,8 @@ func knowing(known map[asked]answer) *Resolver {
 	return r
 }
 
-// TestSlowNames: flows that wait for unanswered names are few, for one sandbox and for all; they end with their
-// network; and another sandbox has its own meanwhile.
+// TestSlowNames: only a few flows can wait for names that are not answered, in one sandbox and in all together. They
+// end with their network. Meanwhile, another sandbox has its own flows.
 func TestSlowNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -279,8 +279,8 @@ func TestSlowNames(t *testing.T) {
 	flows.Wait()
 }
 
-// A name that one sandbox looked up is not answered faster to another one, which would otherwise learn what the first one
-// does. Sandboxes of two owners can have one id.
+// A name that one sandbox has looked up is not answered faster to another sandbox, which would otherwise learn what
+// the first one does. Sandboxes of two owners can have the same id.
 func TestAnswersAreOfOneSandbox(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

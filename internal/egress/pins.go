@@ -13,7 +13,7 @@ const (
 	maxPins = 4096
 )
 
-// pin is an address from an answer, with the name that was asked for.
+// pin is an address from an answer, with the name in the question.
 type pin struct {
 	addr netip.Addr
 	name string

@@ -43,7 +43,7 @@ func (g *Gateway) throughProxy(ctx context.Context, r *rules, dst netip.AddrPort
 	}
 	if err != nil {
 		c.Close()
-		if op, ok := errors.AsType[*net.OpError](err); ok { // the outer error has addresses, which the line has already
+		if op, ok := errors.AsType[*net.OpError](err); ok { // drop the outer error, because the log line has its addresses already
 			err = op.Err
 		}
 		return nil, hutch.Errorf(hutch.Unavailable, "the proxy %s made no connection: %s", r.proxy.Address, strings.TrimPrefix(because(err), "unknown error "))
@@ -51,7 +51,7 @@ func (g *Gateway) throughProxy(ctx context.Context, r *rules, dst netip.AddrPort
 	return c, nil
 }
 
-// connected is a dialer of a connection that exists.
+// connected is a dialer that returns an existing connection.
 type connected struct{ net.Conn }
 
 func (c connected) Dial(string, string) (net.Conn, error) { return c.Conn, nil }

@@ -63,7 +63,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// The end of one direction passes the proxy while the other goes on.
+// The end of one direction passes the proxy while the other direction continues.
 func TestProxyHalfClosed(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)
@@ -120,7 +120,7 @@ func TestProxyFails(t *testing.T) {
 	}
 }
 
-// A proxy in a private net is reached if its address itself is given, and a proxy can refuse.
+// A proxy in a private net is reached if it is configured by its address. A connection that the proxy refuses fails.
 func TestProxyOfTheOwnersNet(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t)

@@ -9,7 +9,7 @@ import (
 
 const (
 	chunk = 64 << 10
-	// quietTime is how long a connection can carry nothing.
+	// quietTime is how long a connection can stay open without any data.
 	quietTime = time.Hour
 	// datagramTime is how long datagrams can pause.
 	datagramTime = time.Minute

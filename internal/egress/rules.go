@@ -51,7 +51,7 @@ func (r *rules) opened(name string, port uint16) bool {
 	return r.brokered(name, port) != "" || r.headers.For(name, port) != nil
 }
 
-// asks reports whether the sandbox can look up a name.
+// asks reports whether the sandbox is allowed to look up a name.
 func (r *rules) asks(name string) bool {
 	return r.network.Mode == hutch.NetworkOpen || r.brokered(name, 0) != "" || r.find(func(rule hutch.NetworkRule) bool { return rule.HasName(name) }) != ""
 }
@@ -72,7 +72,8 @@ func (r *rules) addr(h *host, a netip.Addr, port uint16) string {
 	return rule
 }
 
-// reaches reports whether the owner of a name can point it at an address: it is public, or a rule names it.
+// reaches reports whether the owner of a name can point it at an address: the address is public, or a rule names the
+// address.
 func (r *rules) reaches(h *host, a netip.Addr, port uint16) bool {
 	how, _ := h.reachOf(a)
 	_, blocked := r.blocked(a, port)

@@ -32,7 +32,7 @@ type world struct {
 	mu      sync.Mutex
 	servers map[string]string // what listens at address:port
 	names   map[string][]netip.Addr
-	asked   []string // of the DNS server
+	asked   []string // names that the DNS server was asked for
 	dns     string
 }
 
@@ -175,12 +175,12 @@ func (w *world) options() Options {
 	}
 }
 
-// flow is a connection that is asked for.
+// flow is a connection that a program requests.
 type flow struct {
 	dst     netip.AddrPort
 	network string
 	once    sync.Once
-	got     chan net.Conn // closed when refused
+	got     chan net.Conn // closed when the flow is refused
 }
 
 func (f *flow) Src() netip.AddrPort { return netip.AddrPort{} }
@@ -198,7 +198,7 @@ func (f *flow) Accept() (net.Conn, error) {
 
 func (in *inside) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dst, err := netip.ParseAddrPort(address)
-	if err != nil { // a name
+	if err != nil { // the address is a name
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, err
@@ -258,7 +258,7 @@ func (in *inside) get(url string) (string, error) {
 	return fmt.Sprintf("%d %s", resp.StatusCode, body), err
 }
 
-// raw dials an address and says something.
+// raw dials an address and sends say.
 func (in *inside) raw(address, say string) (net.Conn, *bufio.Reader) {
 	in.t.Helper()
 	c, err := in.dial(in.t.Context(), "tcp", address)

@@ -259,7 +259,7 @@ type unpacking struct {
 	lastDir string
 	modes   map[string]uint32 // modes of folders, which are set at the end
 
-	most, left int64 // bytes that may be written; most is 0 if that is not bounded
+	most, left int64 // bytes that can be written, in all and from now on; most is 0 for no limit
 }
 
 func (u *unpacking) close() {
@@ -273,7 +273,7 @@ func (u *unpacking) close() {
 type member struct {
 	name string
 	mode fs.FileMode // with the type
-	link string      // the target of a link; for the mode of a regular file, the target of a hard link
+	link string      // the target of a symbolic link or, if mode is that of a regular file, of a hard link
 	when time.Time
 	body io.Reader
 }
@@ -384,10 +384,10 @@ func local(name string) bool {
 	return true
 }
 
-// entrySize is how many bytes an entry or a folder counts, whatever its content.
+// entrySize is how many bytes of the limit an entry or a folder uses, in addition to its content.
 const entrySize = 4 << 10
 
-// staysInside reports whether a link leads to a place in the folder. Other links on its way do not matter, if they stay
+// staysInside reports whether a link leads to a path in the folder. Other links on its way do not matter, if they stay
 // inside as well. A target with .. after a name is refused, because it could lead anywhere.
 func staysInside(name, target string) bool {
 	if path.IsAbs(target) {
@@ -408,7 +408,7 @@ func staysInside(name, target string) bool {
 	return true
 }
 
-// take takes bytes from the writer's limit.
+// take subtracts bytes from what can still be written.
 func (u *unpacking) take(n int64) error {
 	if u.most == 0 {
 		return nil
@@ -437,8 +437,8 @@ func outside(name string) error {
 	return hutch.Errorf(hutch.Denied, "the archive's entry %.200q would land outside the folder: make the archive with relative paths and without ..", name)
 }
 
-// folder opens a folder below the root, and creates it if it is missing. A link on the way is ELOOP. The descriptor is
-// valid until the next call.
+// folder opens a folder below the root, and creates it if it is missing. A link on the way causes ELOOP. The
+// descriptor is valid until the next call.
 func (u *unpacking) folder(name string) (int, error) {
 	if name == u.lastDir {
 		return u.last, nil
@@ -521,7 +521,7 @@ func (u *unpacking) hardLink(target string, dir int, name string) error {
 		return err
 	}
 	if u.most > 0 && isLink(from, path.Base(target)) {
-		return nil // the target is inside of the folder as seen from the link's first name, but perhaps not from this one
+		return nil // the target leads to a path inside of the folder from the link's first name, but perhaps not from this one
 	}
 	return unix.Linkat(from, path.Base(target), own, name, 0)
 }

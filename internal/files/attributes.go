@@ -11,15 +11,15 @@ import (
 // userAttribute begins the names of attributes that the owner of a file chooses.
 const userAttribute = "user."
 
-// maxAttributes is how much of names, and of one value, is read, in bytes: a little more than hutch.CheckAttributes
-// accepts.
+// maxAttributes is how many bytes of a file's names together, and of each value, are read: a little more than
+// hutch.CheckAttributes accepts.
 const maxAttributes = 8 << 10
 
-// maxValue is the longest value that Linux has.
+// maxValue is the longest value that Linux allows.
 const maxValue = 64 << 10
 
 // attributes reads the attributes of an open descriptor of any kind. A file system without attributes, and a file that
-// the caller may not read, have none.
+// the caller is not allowed to read, have none.
 func attributes(fd int) map[string]string {
 	at := "/proc/self/fd/" + itoa(fd)
 	var names, value [maxAttributes]byte
@@ -70,7 +70,7 @@ func copyAttributes(from, to int) {
 	}
 	names, value := make([]byte, n), make([]byte, maxValue)
 	if n, err = unix.Flistxattr(from, names); err != nil {
-		return // there are more by now
+		return // meanwhile, attributes were added
 	}
 	for name := range strings.SplitSeq(string(names[:n]), "\x00") {
 		if !strings.HasPrefix(name, userAttribute) {

@@ -31,12 +31,12 @@ type FS struct {
 	// Secret, when set, names a folder that cannot be used, whatever its permissions: this process's own in /proc.
 	// The same holds for the folders of its threads.
 	Secret string
-	// WalkTime is how long one list or search may take; 0 is 30 s. Results until then have been passed on, and the
-	// error says that there may be more.
+	// WalkTime is how long one list or search can take; 0 is 30 s. After that time, the results so far have been
+	// passed on, and the error says that there can be more.
 	WalkTime time.Duration
-	// Most, when set, is for untrusted archives that are unpacked outside of a sandbox: how many bytes Unpack writes,
-	// where each entry and each folder counts as 4 KiB more. Links that lead out of the folder are then left out:
-	// opening a sandbox's file must not read a file of this machine.
+	// Most, when set, is how many bytes Unpack can write, where each entry and each folder counts as 4 KiB more. It is
+	// for untrusted archives that are unpacked outside of a sandbox. Links that lead out of the folder are then left
+	// out: opening a file of a sandbox must not open a file of this machine.
 	Most int64
 }
 
@@ -51,7 +51,7 @@ func (f *FS) as(do func() error) error {
 	return f.As(do)
 }
 
-// path makes a path absolute. It removes nothing from it, because the meaning of .. depends on links.
+// path makes a path absolute. It does not remove any .. from it, because the meaning of .. depends on links.
 func (f *FS) path(p string) (string, error) {
 	if err := hutch.CheckPath(p); err != nil {
 		return "", err
@@ -247,7 +247,7 @@ func itoa(n int) string {
 	}
 }
 
-// readlink reads a link, which may be any path.
+// readlink reads a link, whose target can be any text.
 func readlink(dir int, name string) (string, error) {
 	var b [hutch.MaxPath + 1]byte
 	n, err := unix.Readlinkat(dir, name, b[:])
@@ -352,7 +352,7 @@ func (f *FS) stat(p string) (hutch.FileInfo, error) {
 	return fi, nil
 }
 
-// cancelled reads until ctx is done.
+// cancelled is a reader that fails when ctx is done.
 type cancelled struct {
 	ctx context.Context
 	r   io.Reader

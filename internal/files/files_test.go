@@ -176,7 +176,7 @@ func TestLinksThatLeadNowhere(t *testing.T) {
 			}
 		}
 	}
-	// A walk does not follow them, so it ends.
+	// A walk does not follow links, so it ends.
 	n := 0
 	if err := d.ListFiles(t.Context(), "", hutch.ListRequest{Path: ".", Recursive: true}, func(hutch.FileInfo) error { n++; return nil }); err != nil || n != 66 {
 		t.Errorf("%d entries, %v", n, err)
@@ -200,7 +200,7 @@ func TestPipesSocketsAndDevices(t *testing.T) {
 	for _, p := range []string{"fifo", "socket", "link", "/dev/null", "/dev/zero", "/dev/tty"} {
 		for name, verb := range d.verbs(p) {
 			if name == "write" && strings.HasPrefix(p, "/dev/") && os.Geteuid() == 0 {
-				continue // if this fails, root's tests must not replace it with a file
+				continue // a faulty write of root would replace the device with a file
 			}
 			if err := d.answered(name+" of "+p, verb); err == nil {
 				t.Errorf("%s of %s", name, p)
@@ -225,7 +225,7 @@ func TestPipesSocketsAndDevices(t *testing.T) {
 	}
 }
 
-// meddler reads, and does something before the end.
+// meddler is a reader that calls do before the end of the data.
 type meddler struct {
 	io.Reader
 	do func()
@@ -252,7 +252,7 @@ func TestWhatIsFoundOnceIsWorkedOn(t *testing.T) {
 	if got := d.get("moved/f") + d.get("other/f"); got != "newother" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	// If two create the same file, exactly one succeeds.
+	// If two programs create the same file, exactly one succeeds.
 	d.Dir = t.TempDir()
 	taken := &meddler{strings.NewReader("mine"), func() { d.put("f", "yours") }}
 	_, err = d.WriteFile(t.Context(), "", hutch.WriteRequest{Path: "f", Create: true}, taken)
@@ -348,8 +348,7 @@ func TestFolderOfManyFiles(t *testing.T) {
 	}
 }
 
-// A walk over much ends in time, with what it found and an error that says that this
-// is not all.
+// A walk over many files ends in time. It returns what it has found, and an error that says that there is more.
 func TestWalksEndInTime(t *testing.T) {
 	d := newTestFolder(t)
 	for i := range 300 {

@@ -13,7 +13,7 @@ import (
 
 const (
 	piece = 128 << 10 // bytes read at a time
-	large = 512 << 10 // large of a large file
+	large = 512 << 10 // bytes read at a time from a large file
 )
 
 // ReadFile implements hutch.Files.

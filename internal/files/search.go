@@ -89,7 +89,7 @@ func expression(pattern string) (*regexp.Regexp, error) {
 // search looks for one expression.
 type search struct {
 	re      *regexp.Regexp
-	literal []byte // begins every match
+	literal []byte // text with which every match begins
 	out     func(hutch.Match) error
 	left    int
 	limit   int
@@ -165,7 +165,7 @@ func excerpt(line []byte, at int) string {
 		}
 	}
 	s := strings.ToValidUTF8(string(line), "\uFFFD")
-	for len(s) > maxText { // the marks are longer than the text they replace
+	for len(s) > maxText { // the markers of invalid text are longer than the text itself
 		_, n := utf8.DecodeLastRuneInString(s)
 		s = s[:len(s)-n]
 	}

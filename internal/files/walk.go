@@ -23,7 +23,7 @@ const (
 	maxNames = 64 << 20
 )
 
-// entry is one thing in a tree.
+// entry is a file, folder or other object in a tree.
 type entry struct {
 	dir  int    // the folder that contains it
 	name string // in that folder
@@ -124,7 +124,7 @@ func (f *FS) bounded(ctx context.Context, p string) (context.Context, context.Ca
 		"what is below %.200q could not be looked through within %v, the limit: what was found until then is not all. Look in a folder further down, list less deep, or use a program such as find", p, limit).With("limit", "time"))
 }
 
-// choice is which entries are wanted.
+// choice says which entries the caller wants.
 type choice struct {
 	glob   string
 	byName bool

@@ -139,7 +139,7 @@ type watcher struct {
 	root      int
 
 	paths map[int]string // paths of the watched folders
-	// seen are files that the scan of a new folder has found: the events of their creation may still arrive.
+	// seen are files that the scan of a new folder has found: the events of their creation can still arrive.
 	seen   map[string]bool
 	drafts map[uint32]bool // moves of our own temporary files, by cookie
 	queue  []change
@@ -257,7 +257,7 @@ func (w *watcher) run(out func(hutch.FileEvent) error) error {
 		if err := w.flushEvents(out); err != nil || w.ended {
 			return err
 		}
-		if len(w.seen) > maxSeen { // some can be reported twice
+		if len(w.seen) > maxSeen { // so a file can be reported twice
 			clear(w.seen)
 		}
 	}
@@ -406,7 +406,7 @@ func (w *watcher) forget(wds []int, since []change) {
 	}
 }
 
-// flushEvents passes on the changes before a departure that can still become a move.
+// flushEvents passes on the changes before the first departure that can still become a move.
 func (w *watcher) flushEvents(out func(hutch.FileEvent) error) error {
 	for i := range w.queue {
 		c := &w.queue[i]

@@ -109,7 +109,7 @@ type draft struct {
 	file   *os.File
 	mode   fs.FileMode
 	fresh  bool // no file has the name
-	create bool // no file may have the name already
+	create bool // fail if a file has the name already
 
 	attributes map[string]string
 	like       *os.File // file whose attributes the draft also gets; nil for none
@@ -280,7 +280,7 @@ func place(fromDir int, from string, toDir int, to string) error {
 	return unix.Renameat(fromDir, from, toDir, to)
 }
 
-// maxEdit is the largest file that can be edited, in bytes, because it is held twice.
+// maxEdit is the largest file that can be edited, in bytes, because it is in memory twice.
 const maxEdit = 16 << 20
 
 // EditFile implements hutch.Files.
@@ -342,7 +342,7 @@ func (f *FS) same(_ context.Context, p string, was hutch.FileInfo) error {
 	return nil
 }
 
-// mismatch says how often the text occurs, and what may be wrong.
+// mismatch says how often the text occurs, and what is probably wrong.
 func mismatch(n int, p string, content []byte, old string) error {
 	if n > 1 {
 		return hutch.Errorf(hutch.Conflict, "the text to be replaced is in %.200q %d times, and must be there once: give more of the lines around it, or replace all", p, n).With("matches", n)
@@ -376,7 +376,7 @@ func mkdirs(p string) error {
 	return nil
 }
 
-// mkdir makes a folder, as the user's own.
+// mkdir makes a folder that belongs to the user.
 func mkdir(p string) error {
 	dir, name := path.Split(strings.TrimRight(p, "/"))
 	if name == "" {

@@ -25,13 +25,13 @@ const localTime = 120 * time.Second // for what needs no network
 // Command is one run of git.
 type Command struct {
 	Argv    []string
-	Dir     string   // "" is the sandbox's own
-	Env     []string // over the sandbox's
+	Dir     string   // "" is the sandbox's default folder
+	Env     []string // added to the sandbox's variables
 	Stdin   string
 	Timeout time.Duration
 
 	verb    string
-	secrets []string // are kept out of errors
+	secrets []string // texts that errors must not contain
 }
 
 // shell executes git with the standard input at descriptor 3.
@@ -41,7 +41,7 @@ var shell = []string{"sh", "-c", `exec git "$@" 3<&0 </dev/null`, "git"}
 const helper = `!f() { test "$1" = get && cat <&3; }; f`
 
 // environment makes git ask no questions, print what we can parse, take paths literally, and keep credentials out of
-// traces that the sandbox may have switched on.
+// traces that the sandbox can have switched on.
 var environment = []string{
 	"GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "SSH_ASKPASS_REQUIRE=never", "GIT_EDITOR=false",
 	"LC_ALL=C.UTF-8", "LANGUAGE=C",
@@ -87,7 +87,7 @@ func Clone(req hutch.GitCloneRequest) (c Command, dir string, err error) {
 		c.Argv = append(c.Argv, "--branch="+req.Branch)
 	}
 	if req.Depth > 0 {
-		c.Argv = append(c.Argv, "--depth="+strconv.Itoa(req.Depth), "--no-local") // local clones take all
+		c.Argv = append(c.Argv, "--depth="+strconv.Itoa(req.Depth), "--no-local") // a local clone would ignore the depth
 	}
 	c.Argv = append(c.Argv, "--", r.url, dir)
 	if c.Timeout = hutch.GitCloneTime; req.Timeout > 0 {

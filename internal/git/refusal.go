@@ -69,12 +69,12 @@ var refusals = []struct {
 	{"rpc failed", hutch.Unavailable, "the connection broke: try again"},
 }
 
-// Refusal returns the error for a failed command with that output. denied are the rules that would have allowed what the
-// network of the sandbox denied meanwhile.
+// Refusal returns the error for a failed command with that output. denied are the rules that would allow what the
+// network of the sandbox has denied meanwhile.
 func (c Command) Refusal(stdout, stderr []byte, sandbox string, denied []string) error {
 	text := c.words(stderr)
 	if text == "" {
-		text = c.words(stdout) // commit prints on standard output that it has nothing to do
+		text = c.words(stdout) // if there is nothing to do, commit says so on standard output
 	}
 	low := strings.ToLower(text)
 	for _, r := range refusals {
@@ -89,7 +89,7 @@ func (c Command) Refusal(stdout, stderr []byte, sandbox string, denied []string)
 	return hutch.Errorf(hutch.Conflict, "git %s failed: %s", c.verb, cmp.Or(text, "it did not say why"))
 }
 
-// allow returns the next step after the network of a sandbox has denied what these rules allow.
+// allow returns the next step after the network of a sandbox has denied something: to add these rules.
 func allow(sandbox string, denied []string) string {
 	var names, flags []string
 	for _, rule := range denied {

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test program is also two programs that it starts itself: one enters an image, one builds the image as the user
-// that it was started as.
+// The test program starts itself as two other programs: one enters an image, the other builds the host image with the
+// rights of the user that runs it.
 const enterEnv, makeEnv = "HUTCH_TEST_ENTER", "HUTCH_TEST_MAKE"
 
 func TestMain(m *testing.M) {
@@ -77,7 +77,7 @@ func inside(t *testing.T, root Root, who *syscall.Credential, command string) (s
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS}
 	if uid, gid := ids(who); uid != 0 {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-		cmd.SysProcAttr.Credential = &syscall.Credential{NoSetGroups: true} // root, by its id inside
+		cmd.SysProcAttr.Credential = &syscall.Credential{NoSetGroups: true} // root in the new user namespace
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}}
 	}

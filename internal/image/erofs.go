@@ -166,8 +166,8 @@ func owner(info fs.FileInfo) (uid, gid int) {
 	return 0, 0
 }
 
-// modeOf returns the mode of a file of an image. The Mode of package erofs has the bits above the permissions where no
-// fs.FileMode has them.
+// modeOf returns the mode of a file of an image. Mode of package erofs has the bits above the permissions at other
+// positions than fs.FileMode, so modeOf uses Sys.
 func modeOf(info fs.FileInfo) fs.FileMode {
 	if st, ok := info.Sys().(*erofs.Stat); ok {
 		return st.Mode

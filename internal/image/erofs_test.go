@@ -70,7 +70,7 @@ func (r Root) file(path string) (File, bool) {
 	return r.Files[i], true
 }
 
-// An image without a single file gets all that a sandbox needs.
+// A sandbox of an image with a single file has all that it needs.
 func TestEmptyEROFS(t *testing.T) {
 	t.Parallel()
 	root, err := FromEROFS(writeEROFS(t, map[string]string{"/program": "x"}), EROFSOptions{WorkingDir: "/srv/app"})
@@ -108,7 +108,7 @@ func TestEmptyEROFS(t *testing.T) {
 	}
 }
 
-// The links of an image decide nothing about where our files are.
+// The links of an image do not change where our files are.
 func TestEROFSWithLinks(t *testing.T) {
 	t.Parallel()
 	root, err := FromEROFS(writeEROFS(t, map[string]string{

@@ -9,9 +9,9 @@ import (
 )
 
 // allowed lists what the image takes from the host's /etc, as patterns: files that programs need and that hold no
-// secrets. Deliberately left out although programs read them: pip.conf, npmrc, wgetrc, gitconfig, Renviron.site,
-// maven/settings.xml, odbc*.ini, profile.d and environment (they can hold credentials), ssl/private and ssh (keys),
-// machine-id (it identifies the host).
+// secrets. These are left out on purpose, although programs read them: pip.conf, npmrc, wgetrc, gitconfig,
+// Renviron.site, maven/settings.xml, odbc*.ini, profile.d and environment (they can hold credentials), ssl/private and
+// ssh (keys), machine-id (it identifies the host).
 var allowed = []string{
 	// the dynamic linker, and the choice between programs of one name
 	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld-musl-*.path", "alternatives",
@@ -38,7 +38,7 @@ var own = map[string]string{
 		"user:x:1000:1000:user:/home/user:/bin/bash\n" +
 		"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
 	"group":         "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n",
-	"hosts":         names.Hosts(""), // laid over, too
+	"hosts":         names.Hosts(""), // drivers cover it, too
 	"hostname":      "sandbox\n",     // drivers that know the real name cover it
 	"resolv.conf":   tun.Resolver,
 	"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",

@@ -38,9 +38,9 @@ type HostOptions struct {
 const hostVersion = "6"
 
 // Host returns the host image: the programs of this machine, without its secrets and state. The skeleton is kept under
-// dir, in a folder named after everything that it depends on, so that the next call finds it ready, and a changed host
-// gets a new one next to the old, which sandboxes may still use. Any number of processes may call it on one dir at
-// once.
+// dir, in a folder named after everything that it depends on. So the next call finds it ready. If the host changes,
+// there is a new folder next to the old one, which sandboxes can still use. Any number of processes can call Host for
+// one dir at once.
 func Host(ctx context.Context, dir string, opt HostOptions) (Root, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
@@ -84,7 +84,8 @@ func loadRoot(place string) (root Root, err error) {
 	return root, nil
 }
 
-// whole reports whether everything that the image shows still exists, and no file has appeared since that it must mask.
+// whole reports whether everything that the image shows still exists, and the host has no new file that the image must
+// mask.
 func (r Root) whole() bool {
 	if _, err := os.Stat(r.Dir); err != nil {
 		return false

@@ -107,8 +107,7 @@ func TestNoSecretIsShown(t *testing.T) {
 	}
 }
 
-// Nothing comes into the skeleton but what the lists name, and what everyone
-// may read on the host.
+// The skeleton contains only files that the lists name, and that everyone can read on the host.
 func TestEtcIsAnAllowList(t *testing.T) {
 	t.Parallel()
 	root := hostImage(t)
@@ -399,7 +398,7 @@ func TestChangedHostGetsANewImage(t *testing.T) {
 	}
 }
 
-// A prefix may be reached by links; the image binds nothing onto a link.
+// The path of a prefix can contain links; the image binds nothing onto a link.
 func TestLinkedPrefix(t *testing.T) {
 	t.Parallel()
 	home, opt := fakeHome(t)

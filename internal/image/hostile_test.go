@@ -41,7 +41,7 @@ func TestRelativeWorkingDir(t *testing.T) {
 	}
 }
 
-// An image cannot make every sandbox write a store of certificates at thousands of places.
+// An image cannot make every sandbox write a store of certificates at thousands of paths.
 func TestManyJavaStores(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{}
@@ -71,7 +71,7 @@ func TestStrangeBundles(t *testing.T) {
 	}
 }
 
-// A home or a working folder takes no place of a file or a mount point of Hutch.
+// A home or a working folder does not replace a file or a mount point of Hutch.
 func TestFoldersOverOurs(t *testing.T) {
 	t.Parallel()
 	path := writeEROFS(t, map[string]string{"/program": "x"})

@@ -42,8 +42,8 @@ type Root struct {
 	// attributes. It must not change while a sandbox, a snapshot or a hibernated
 	// sandbox uses it. Dir, Binds and Masks are then empty.
 	EROFS string
-	// Files are put over those of the EROFS file when a sandbox is created, in this order, in which a folder precedes
-	// its content. They are written files: they count towards the disk limit, and their owner can change them.
+	// Files are put over those of the EROFS file when a sandbox is created, in this order: a folder comes before its
+	// content. They count as written files, so they use the sandbox's disk limit, and their owner can change them.
 	Files []File
 
 	// Env is the base environment, KEY=VALUE, with PATH at least.
@@ -152,8 +152,8 @@ func (r Root) Resolve(path string) (string, bool) {
 	return r.onHost(inside), true
 }
 
-// Needs reports whether a bind shows something, or covers something that exists: a masked file may be gone from the
-// host, and then there is nothing to cover, and nothing to mount on except a new file on the host.
+// Needs reports whether a bind must be mounted. A bind that masks a file is not needed when the host no longer has the
+// file: then there is nothing to cover, and mounting would create a new file on the host.
 func (r Root) Needs(b Bind) bool {
 	if !slices.Contains(r.Masks, b.Target) {
 		return true
@@ -202,7 +202,7 @@ func walkLinks(path string, lstat func(string) (fs.FileInfo, error), readlink fu
 			return at, "/" + filepath.Join(append([]string{name}, rest...)...)
 		case info.Mode()&os.ModeSymlink == 0:
 			if at = next; len(rest) > 0 && !info.IsDir() {
-				return "", path // not even for ".." or a slash at the end
+				return "", path // a file contains nothing, not even ".." or the empty name after a slash
 			}
 			continue
 		}

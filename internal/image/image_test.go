@@ -54,7 +54,7 @@ func TestResolve(t *testing.T) {
 		"/bin/tool":                            opt + "/run",
 		"/opt/tool/back":                       usr + "/bin/dash",
 		"/usr/lib/deep":                        dir + "/home/u",
-		"/usr/lib/deep/../../etc/passwd":       dir + "/etc/passwd", // of what the link names, not of its text
+		"/usr/lib/deep/../../etc/passwd":       dir + "/etc/passwd", // ".." is the parent of the link's target
 		"/up/up/up/etc/passwd":                 dir + "/etc/passwd",
 		"/usr":                                 usr,
 		"/usr/local/etc":                       empty,
@@ -82,7 +82,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// The kernel is asked the same questions: it, too, can take a folder for the root.
+// The kernel gives the same answers, with the same folder as its root.
 func TestResolveAgreesWithTheKernel(t *testing.T) {
 	dir := tree(t, "a/b/file", "a/link -> b/file", "a/up -> ../../../a", "dir -> a/b", "bad -> a/b/file/..", "x -> x",
 		"abs -> /a/b/file", "escape -> ../../../../a", "slash -> a/b/file/", "self -> .", "empty/")

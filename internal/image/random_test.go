@@ -59,8 +59,8 @@ func TestOpenSSLDrawsFromKernel(t *testing.T) {
 	}
 }
 
-// The provider that is committed is what the compiler makes of its source. Other
-// compilers than the one that made it are not asked.
+// The committed provider is what the compiler makes of its source. The test is skipped with any other compiler than
+// the one that made it.
 func TestProviderIsItsSource(t *testing.T) {
 	t.Parallel()
 	if randomProvider == "" {
@@ -92,8 +92,8 @@ func TestProviderIsItsSource(t *testing.T) {
 	}
 }
 
-// Programs inside draw from the kernel: strace would say so, the name of the
-// generator and of the function do.
+// Programs inside use the kernel's random numbers. Only strace could show that directly, so the test checks the names
+// of the generator and of the function.
 func TestRandomNumbersInside(t *testing.T) {
 	t.Parallel()
 	root := hostImage(t)

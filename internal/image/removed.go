@@ -16,8 +16,8 @@ func Within(name string, paths []string) bool {
 	return slices.ContainsFunc(paths, func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") })
 }
 
-// Names collects the list for [Removed], which comes from inside of a sandbox. It refuses more than a sandbox can list whose
-// image may have a number of entries.
+// Names collects the list for [Removed], which comes from inside of a sandbox. It refuses a list that is longer than
+// that of any sandbox whose image has at most Entries entries.
 type Names struct {
 	Entries int
 	TooMany error
@@ -29,7 +29,7 @@ type Names struct {
 // Write implements io.Writer.
 func (n *Names) Write(p []byte) (int, error) {
 	n.count += bytes.Count(p, []byte{0})
-	// Names of the image and of the layer, and folders twice.
+	// The list has the names of the image and of the layer, and folders twice.
 	if n.count > 3*n.Entries || n.list.Len()+len(p) > 128*n.Entries {
 		return 0, n.TooMany
 	}
@@ -39,10 +39,10 @@ func (n *Names) Write(p []byte) (int, error) {
 // String returns the list.
 func (n *Names) String() string { return n.list.String() }
 
-// Removed calls gone with each name of an image that a sandbox no longer has, but with no name below it. list has the
-// names in the sandbox, each with a zero byte at its end; a name that ends with a slash is a folder with unknown
-// content. replaced reports whether the sandbox has written something else than a folder at a name. hidden are paths
-// whose files are not compared, in addition to [Provided].
+// Removed calls gone with each name of an image that a sandbox no longer has. If a folder was removed, gone is not
+// called for the names in it. list has the names in the sandbox, each with a zero byte at its end; a name that ends
+// with a slash is a folder with unknown content. replaced reports whether the sandbox has written something else than
+// a folder at a name. hidden are paths whose files are not compared, in addition to [Provided].
 func Removed(before fs.FS, list string, hidden []string, replaced func(name string) bool, gone func(name string) error) error {
 	there, unknown := map[string]bool{}, map[string]bool{}
 	for name := range strings.SplitSeq(list, "\x00") {

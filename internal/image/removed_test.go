@@ -25,7 +25,7 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// TestNames: a list from a sandbox has a largest number of names, and of bytes.
+// TestNames: the number of names and of bytes in a list from a sandbox is limited.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	tooMany := errors.New("too many")

@@ -18,7 +18,7 @@ import (
 // most hosts all but usr are links into it.
 var systemFolders = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
-// masks are visible files and folders that may hold credentials, or state of the host; an empty one is mounted over
+// masks are visible files and folders that can hold credentials, or state of the host; an empty one is mounted over
 // each. The names are relative to /usr and to every visible prefix.
 var masks = []string{
 	"local/etc", "etc/npmrc", "etc/gitconfig", "etc/pip.conf", "pip.conf", "lib/node_modules/npm/npmrc",
@@ -63,7 +63,7 @@ var environment = []string{
 	"HOME=" + Home, "USER=" + User, "LOGNAME=" + User, "SHELL=/bin/bash",
 	// The output before a time limit must not stay in a buffer.
 	"PYTHONUNBUFFERED=1",
-	// The user may install: below its home, as /usr is read only.
+	// The user is allowed to install packages: below its home, because /usr is read only.
 	"PIP_BREAK_SYSTEM_PACKAGES=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_ROOT_USER_ACTION=ignore",
 	"NPM_CONFIG_PREFIX=" + Home + "/.local", "NPM_CONFIG_UPDATE_NOTIFIER=false", "NPM_CONFIG_FUND=false",
 	// Without it, Go would download the version that a module asks for.
@@ -266,7 +266,7 @@ func (s *skeleton) link(path, inside string) error {
 	}
 	err = os.Symlink(target, filepath.Join(s.Dir, inside))
 	if errors.Is(err, fs.ErrExist) {
-		return nil // patterns may overlap
+		return nil // patterns can overlap
 	}
 	return err
 }

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// tool is a program that may be installed outside of /usr, and how to ask it
-// for its prefix: the folder that holds it with all it needs to run.
+// tool is a program that can be installed outside of /usr, and how to find its prefix: the folder that holds the
+// program and all that it needs.
 type tool struct {
 	name string
 	// ask are arguments that make it print prefixes, one a line. Without
@@ -46,8 +46,8 @@ var tools = []tool{
 	{name: "git"}, {name: "bash"}, {name: "deno"}, {name: "bun"},
 }
 
-// proxies are programs to which links with many names lead. Such a program finds and runs another program, by the name
-// of the link with which it was called.
+// proxies are programs with many links to them. Such a program is called through a link, and runs another program that
+// has the name of the link.
 var proxies = []string{"rustup", "mise", "asdf", "rtx", "volta-shim", "shim", "fnm", "busybox"}
 
 // choices are the files, relative to the home folder, where version managers
@@ -64,8 +64,8 @@ var stores = []string{"/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"}
 type foundTool struct {
 	tool
 	dir  string // the folder of the search path
-	path string // in it
-	real string // after all links
+	path string // its path in that folder
+	real string // its path without links
 }
 
 func lookTools(path string) (found []foundTool) {
@@ -158,8 +158,7 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// askTime is how long a tool may think about its prefix. A Java on a busy
-// machine needs a second.
+// askTime is how long a tool can take to print its prefix. A Java on a busy machine needs a second.
 const askTime = 10 * time.Second
 
 // prefixes asks the tool for its prefix. It runs in /, so that no folder's own choice of a version counts, with nothing
@@ -201,8 +200,7 @@ func firstLine(s string) string {
 	return line
 }
 
-// showPrefix shows a tool's prefix at the same path as on the host, which is
-// baked into many of them.
+// showPrefix shows a tool's prefix at the same path as on the host, because many tools contain that path.
 func (s *skeleton) showPrefix(prefix string, opt HostOptions) error {
 	real, err := filepath.EvalSymlinks(prefix)
 	if err != nil {
@@ -213,7 +211,7 @@ func (s *skeleton) showPrefix(prefix string, opt HostOptions) error {
 			prefix, real = store, store
 		}
 	}
-	for _, dir := range []string{real, filepath.Clean(prefix)} { // the second may be a visible link
+	for _, dir := range []string{real, filepath.Clean(prefix)} { // the second can be a visible link
 		if inside, ok := s.Resolve(dir); ok && inside == real {
 			continue
 		}

@@ -134,8 +134,8 @@ func (s *skeleton) javaStores() (list []string) {
 	return list
 }
 
-// storeOf returns where to write the trust store that is at path inside, and is file on the host. The path can be a
-// link to a store in /etc that the host does not have: on Debian another package makes it.
+// storeOf returns the path at which to write a trust store. Java reads the store at path inside; on the host it is
+// file. The path can be a link to a store in /etc that the host does not have: on Debian another package makes it.
 func (s *skeleton) storeOf(file, path string) (string, bool) {
 	if inside, ok := s.follow(path); ok {
 		return inside, true

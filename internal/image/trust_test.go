@@ -24,7 +24,8 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 )
 
-// newAuthority is one that signed itself and a server for localhost.
+// newAuthority returns the self-signed certificate of an authority, and a server for localhost with a certificate of
+// that authority.
 func newAuthority(t *testing.T) (certificate []byte, srv *httptest.Server) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -47,8 +48,7 @@ func newAuthority(t *testing.T) (certificate []byte, srv *httptest.Server) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), srv
 }
 
-// TestAuthorityIsTrusted has programs of the host read what the image would
-// have them read.
+// TestAuthorityIsTrusted makes programs of the host read the files that they would read in the image.
 func TestAuthorityIsTrusted(t *testing.T) {
 	t.Parallel()
 	authority, srv := newAuthority(t)
@@ -95,7 +95,7 @@ func TestAuthorityIsTrusted(t *testing.T) {
 const fetch = `public class Fetch { public static void main(String[] a) throws Exception {
 	System.out.println(new String(new java.net.URL(a[0]).openStream().readAllBytes())); } }`
 
-// TestJavaTrustsTheAuthority, by a store that has the host's authorities, too.
+// TestJavaTrustsTheAuthority: Java's trust store has the authority, and also those of the host.
 func TestJavaTrustsTheAuthority(t *testing.T) {
 	t.Parallel()
 	authority, srv := newAuthority(t)

@@ -19,8 +19,8 @@ import (
 // removes the file must remove that folder, too.
 func TreePath(path string) string { return path + ".tree" }
 
-// Unpack returns the folder with the content of the EROFS file at path, which it makes once, for a kernel that cannot
-// mount the file. Any number of processes may call it at once.
+// Unpack returns a folder with the content of the EROFS file at path, for a kernel that cannot mount the file. The
+// first call makes the folder. Any number of processes can call Unpack at once.
 //
 // Root keeps owners and permissions except the bits that change a program's user. For an ordinary user all files are
 // the user's own, and readable. Devices, pipes and sockets are left out.
@@ -88,7 +88,7 @@ type unpacker struct {
 	to      *os.Root
 	root    bool
 	folders []string
-	give    bool // collect the owners of the files, to give them later
+	give    bool // collect the owners of the files, to set them later
 	owners  []subid.Owner
 }
 
@@ -184,7 +184,7 @@ func (u *unpacker) finish(name string, info fs.FileInfo) error {
 	return errors.Join(u.to.Chmod(name, mode), u.to.Chtimes(name, info.ModTime(), info.ModTime()))
 }
 
-// collect remembers the owner of a file, and the permissions that it must get after its owner.
+// collect records the owner of a file, and the permissions that it must get after its owner.
 func (u *unpacker) collect(name string, info fs.FileInfo) {
 	uid, gid := owner(info)
 	o := subid.Owner{Path: name, UID: uid, GID: gid}

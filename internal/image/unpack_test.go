@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The content is there once, whole, with many callers at once; links lead nowhere while it is written.
+// If many callers unpack at once, the content is made once, and completely. Links are not followed while it is
+// written.
 func TestUnpack(t *testing.T) {
 	t.Parallel()
 	outside := t.TempDir()

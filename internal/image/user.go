@@ -49,7 +49,7 @@ func FromUser(u account.User) Account {
 	return a
 }
 
-// openOrEmpty opens a file; if the image does not have it, it is empty.
+// openOrEmpty opens a file. A file that the image does not have is empty.
 func openOrEmpty(root fs.FS, name string) io.ReadCloser {
 	f, err := root.Open(name)
 	if err != nil {

@@ -29,7 +29,7 @@ func TestBuildIsCheckedFirst(t *testing.T) {
 	}
 }
 
-// A build that panics, which the server survives, does not run for ever in the list.
+// If a build panics, the server survives, and the list does not show the build as running for ever.
 func TestBuildThatPanics(t *testing.T) {
 	t.Parallel()
 	s := New(Options{Build: func(context.Context, hutch.BuildRequest, io.Reader, func(hutch.BuildEvent) error, func([]byte, int) int) (oci.Image, error) {

@@ -37,7 +37,8 @@ func stopSignal(text string) int {
 	return n
 }
 
-// realTime returns the signal at an offset from another, given by the text after its name; 0 for none.
+// realTime returns the signal that is distance away from the signal from, in a direction. distance is a text such as
+// "+3", whose sign must be sign; "" is no distance. If distance is invalid, the result is 0.
 func realTime(distance, sign string, from, direction int) int {
 	if distance == "" {
 		return from

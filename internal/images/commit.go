@@ -128,12 +128,12 @@ type rootFiles struct {
 	io.Closer
 }
 
-// layer is a layer that is written now.
+// layer is a layer that is being written.
 type layer struct {
 	tar     *tar.Writer
 	written map[string]bool // names, and whether each is a folder
 	entries int             // how many there can be
-	take    func(int) bool  // charges memory to the caller
+	take    func(int) bool  // charges memory to the caller, and reports whether there was enough
 }
 
 var (
@@ -144,7 +144,7 @@ var (
 // nameCost is what a name takes in memory besides its bytes.
 const nameCost = 64
 
-// add notes a name of the archive.
+// add records a name of the archive.
 func (l layer) add(name string, isFolder bool) error {
 	switch {
 	case len(l.written) >= l.entries:
@@ -156,7 +156,8 @@ func (l layer) add(name string, isFolder bool) error {
 	return nil
 }
 
-// charge is a writer that charges what is written, several times: as a list, as its text, and as the names in it.
+// charge is a writer that charges memory for what is written. It charges several times the bytes, because they are in
+// memory as a list, as its text, and as the names in it.
 type charge struct{ take func(int) bool }
 
 func (c charge) Write(p []byte) (int, error) {

@@ -49,9 +49,9 @@ type Images struct {
 	opt    Options
 	builds buildlog.Log
 
-	// removing is held while images are removed, beginning with the check of which sandboxes use them. Root takes it at
-	// its end: a sandbox is listed before its root is requested, so either the removal sees the sandbox, or Root sees
-	// the removal.
+	// removing is held while images are removed, including the check of which sandboxes use them. Root locks it at its
+	// end: a sandbox is listed before its root is requested, so either the removal sees the sandbox, or Root sees the
+	// removal.
 	removing sync.RWMutex
 
 	mu    sync.Mutex
@@ -69,7 +69,7 @@ func ownerOf(ctx context.Context) string {
 	return owner.ID
 }
 
-// registriesOf returns the registries that the caller can use, among the server's; empty for all of these.
+// registriesOf returns which of the server's registries the caller can use; empty for all of them.
 func registriesOf(ctx context.Context) []string {
 	owner, _ := caller.OwnerOf(ctx)
 	return owner.Registries
@@ -151,7 +151,7 @@ func (s *Images) BuildImage(ctx context.Context, req hutch.BuildRequest, files i
 	var img oci.Image
 	failed := error(errPanicked)
 	defer func() { // also when the build panics
-		stop() // before End, which ends ctx: the connection of a build that has ended is not interrupted
+		stop() // before End, which ends ctx: otherwise the end of a build would interrupt its connection
 		err = b.End(ctx, img.Digest, failed)
 	}()
 	if failed = report(hutch.BuildEvent{State: hutch.BuildQueued, Build: b.ID()}); failed == nil {
@@ -304,8 +304,8 @@ func (s *Images) prune(ctx context.Context, owner string, o oci.PruneOptions) (h
 	return answer, err
 }
 
-// keep marks every image that a sandbox or a snapshot began with as used, until
-// release is called. Until then no other sandbox gets its root.
+// keep marks every image that a sandbox or a snapshot began with as used. The marks stay until release is called, and
+// until then no other sandbox can get a root.
 func (s *Images) keep(ctx context.Context) (release func(), err error) {
 	s.removing.Lock()
 	names, err := s.opt.Began(ctx)

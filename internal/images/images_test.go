@@ -211,7 +211,7 @@ func TestSaveAndLoad(t *testing.T) {
 	}
 }
 
-// A caller that reads no progress does not hold the transfer up, and its error ends it.
+// A caller that reads no progress does not delay the transfer, and its error ends the transfer.
 func TestProgressFails(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -9,16 +9,16 @@ import (
 	"hutch/internal/oci"
 )
 
-// report passes progress on to a caller that may be slow: the store must not wait, so a newer state of a layer replaces
-// one that was not passed on yet.
+// report passes progress on to a caller that can be slow: the store must not wait, so a newer state of a layer
+// replaces one that was not passed on yet.
 type report struct {
 	out    func(hutch.Transfer) error
 	cancel context.CancelCauseFunc
 	wake   chan struct{}
-	gone   chan struct{} // closed when nothing more is passed on
+	gone   chan struct{} // closed when nothing more will be passed on
 
 	mu     sync.Mutex
-	order  []string // layers with news, oldest first
+	order  []string // layers with states that were not passed on yet, oldest first
 	latest map[string]hutch.Transfer
 	ended  bool
 	err    error // the caller's error
@@ -36,7 +36,7 @@ func reporting(ctx context.Context, out func(hutch.Transfer) error) (*report, co
 	return r, ctx
 }
 
-// take notes the state of a layer.
+// take records the state of a layer.
 func (r *report) take(p oci.Progress) {
 	if r.out == nil {
 		return

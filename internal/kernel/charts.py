@@ -9,7 +9,7 @@ MAX_POINTS = 1000  # of an element, and ticks of an axis
 MAX_LABEL = 200  # characters
 
 def chart(figure):
-    """Is what a figure of matplotlib shows, as data: one chart, or several."""
+    """Returns the content of a matplotlib figure as data: one chart, or several."""
     kind = type(figure)
     if kind.__name__ != "Figure" or kind.__module__ != "matplotlib.figure":
         return None
@@ -56,7 +56,7 @@ def is_date(axis):
 
 
 def categories(axis):
-    """Is the names of an axis's places, by number."""
+    """Returns the names of an axis's categories, by position."""
     names = getattr(axis.units, "_mapping", None)
     return {at: name for name, at in names.items()} if isinstance(names, dict) else {}
 
@@ -85,7 +85,7 @@ def bar_elements(axes):
 
 
 def bar_names(axis):
-    """Is the texts below bars, by their place."""
+    """Returns the texts below bars, by position."""
     names = {float(at): label(name) for at, name in categories(axis).items()}
     if not names and type(axis.get_major_formatter()).__name__ in ("FixedFormatter", "FuncFormatter"):
         ticks = zip(axis.get_majorticklocs()[:MAX_POINTS], axis.get_majorticklabels()[:MAX_POINTS])
@@ -94,7 +94,7 @@ def bar_names(axis):
 
 
 def nearest(names, at):
-    """Is the name of a bar's place; the bars of a group lie beside it."""
+    """Returns the name of the category at a position; the bars of a group are beside it."""
     place = min(names, key=lambda n: abs(n - at), default=math.inf)
     return names[place] if abs(place - at) < 0.5 else None
 
@@ -110,7 +110,7 @@ def box_elements(axes):
 
 
 def remember_boxes():
-    """Makes axes keep the numbers of box plots, which their lines do not tell."""
+    """Makes axes keep the numbers of box plots, which cannot be read from their lines."""
     from matplotlib.axes import Axes
     draw = Axes.bxp
 
@@ -147,7 +147,7 @@ def points(axes, artist, x, y, total=None):
 
 
 def number(value):
-    """Is a value in JSON: null where it is no number that JSON has."""
+    """Converts a value for JSON: a number that JSON does not have becomes null."""
     if type(value).__name__ == "datetime64":
         return label(value)
     value = getattr(value, "item", lambda: value)()
@@ -164,6 +164,6 @@ def label(text):
 
 
 def legend(artist):
-    """Is the name of something in the legend. Matplotlib's own begin with _."""
+    """Returns the name of an element in the legend. Names that begin with _ are matplotlib's own."""
     name = artist.get_label()
     return None if str(name).startswith("_") else label(name)

@@ -50,14 +50,14 @@ type Kernel struct {
 	name     string // name of the file with the source
 	// input turns a run into the interpreter's input.
 	input func(Code) (input, source string)
-	// fixed are patterns of the variables that a spare interpreter cannot be
-	// given any more; nil for a language without spare interpreters.
+	// fixed are patterns of the variables that cannot be changed any more in a spare interpreter; nil for a language
+	// without spare interpreters.
 	fixed []string
 	// convert turns code into the interpreter's form.
 	convert func(code string) (string, error)
 }
 
-// Code is a run to be made.
+// Code is code to run in a context, with its settings.
 type Code struct {
 	ID    string
 	Text  string
@@ -70,8 +70,8 @@ type Code struct {
 var kernels = []Kernel{
 	{
 		Language: "bash", aliases: []string{"sh", "shell"}, name: "kernel.sh", source: bashSource,
-		// Bash reports on stderr that it has no terminal. Descriptor 9 keeps ours. With a socket for input and no
-		// --norc it reads ~/.bashrc, as for rsh.
+		// Bash reports on stderr that it has no terminal, so its stderr is /dev/null at first, and descriptor 9
+		// keeps the real one. Without --norc, bash reads ~/.bashrc if its input is a socket, as for rsh.
 		argv:  []string{"bash", "--norc", "-c", `exec bash --noediting --noprofile --rcfile "$1" -i +m 9>&2 2>/dev/null`, "bash", wire.SourceArg},
 		input: shellInput,
 	},
@@ -90,7 +90,7 @@ var kernels = []Kernel{
 	},
 }
 
-// Node cannot move a descriptor to where user code does not look; bash can.
+// Node cannot move a descriptor to a number where user code does not look, but bash can.
 var nodeArgv = []string{
 	"bash", "--norc", "-c", `command -v node >/dev/null || { echo "hutch: this sandbox has no program node: use an image that has it" >&2; exit 127; }
 exec node --enable-source-maps "$1" 200<&0 201>&1 202>&2 </dev/null`, "bash", wire.SourceArg,
@@ -129,8 +129,7 @@ func (k Kernel) Context() wire.Context {
 	return c
 }
 
-// Spare says how the agent starts an interpreter for a future context,
-// with these modules imported.
+// Spare returns the agent's instructions for an interpreter for a future context, with these modules imported.
 func (k Kernel) Spare(modules []string) (wire.Context, error) {
 	if k.fixed == nil {
 		return wire.Context{}, hutch.Errorf(hutch.Unsupported, "no interpreters of %s are kept ready: only of python and javascript", k.Language)
@@ -211,7 +210,7 @@ func jsonInput(c Code) (input, source string) {
 	return line + "}\n", ""
 }
 
-// longCode is the length from which bash gets code in a file, because it reads its input byte by byte.
+// Bash receives code longer than longCode in a file, because it reads its input byte by byte.
 const longCode = 4 << 10
 
 // shellInput returns two lines of bash: the code, and the report of its end.
@@ -283,8 +282,8 @@ type result struct {
 
 type forms map[string]json.RawMessage
 
-// UnmarshalJSON stops at the first form too many: a million of them, in a message of a few MiB, would take some hundred
-// MiB before they could be counted.
+// UnmarshalJSON stops when there are too many forms: decoding a million of them, from a message of a few MiB, would
+// take some hundred MiB before they could be counted.
 func (f *forms) UnmarshalJSON(b []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	switch t, err := dec.Token(); {

@@ -1,10 +1,11 @@
-"""Runs Python for a code context: one process, whose namespace stays.
+"""Runs Python for a code context: one process, which keeps its
+namespace.
 
 Requests come as lines of JSON on a socket, which is standard input at the
 start and moves where user code does not look. Answers go back as lines
 "<id><kind><text>" with the id of the run: '+' and '.' are a piece and the last
-piece of a message, '!' asks that all output so far be read and be acknowledged,
-'<' tells that standard input is open, '$' ends the run with its exit code.
+piece of a message, '!' asks for an acknowledgement when all output so far is read,
+'<' says that standard input is open, '$' ends the run with its exit code.
 """
 import ast
 import base64
@@ -32,7 +33,7 @@ MAX_TEXT = 1 << 20
 MAX_DATA = 5 << 20
 MAX_PROMPT = 4 << 10
 TABLE = "application/vnd.hutch.table+json"
-OURS = [__file__]  # where the frames that lead to user code are from
+OURS = [__file__]  # files whose frames are left out above user code in a traceback
 
 
 class Channel:
@@ -43,8 +44,8 @@ class Channel:
         self.rest = b""
         self.seq = 0
         self.lock = threading.RLock()
-        self.run = None  # id of the run under way
-        self.critical = 0  # the main thread must not be interrupted
+        self.run = None  # id of the current run
+        self.critical = 0  # if not 0, the main thread must not be interrupted
         self.pending = False
 
     @contextlib.contextmanager
@@ -73,7 +74,7 @@ class Channel:
         while b"\n" not in self.rest:
             got = os.read(self.fd, 64 << 10)
             if not got:
-                os._exit(0)  # the agent let go
+                os._exit(0)  # the agent closed the connection
             self.rest += got
         line, _, self.rest = self.rest.partition(b"\n")
         return line
@@ -122,7 +123,7 @@ class Channel:
 
 
 def environ(changes):
-    """The variables of the sandbox were changed; None removes one."""
+    """Applies a change of the sandbox's variables; None removes a variable."""
     for name, value in changes.items():
         if value is None:
             os.environ.pop(name, None)
@@ -131,8 +132,8 @@ def environ(changes):
 
 
 def reborn(env):
-    """This process is a copy: its sandbox has another name, and what is random
-    shall not be what it is in the other copies."""
+    """Adapts this process to a copy of its sandbox, which has another name, and
+    whose random numbers must differ from those of other copies."""
     os.environ.update(env)
     for name in "random", "numpy.random", "torch":
         if name in sys.modules:
@@ -140,14 +141,14 @@ def reborn(env):
                 sys.modules[name].seed()
     if "tempfile" in sys.modules:
         sys.modules["tempfile"]._name_sequence = None
-    if "_ssl" in sys.modules:  # of an OpenSSL that the image could not lead to the kernel
+    if "_ssl" in sys.modules:  # for an OpenSSL that does not use the kernel's random numbers
         with contextlib.suppress(Exception):
             sys.modules["_ssl"].RAND_add(os.urandom(32), 32.0)
 
 
 class Stream(io.TextIOWrapper):
     """Standard output or error. A change from one to the other waits until
-    what went before is read, so that their order is kept."""
+    the earlier output is read, so that the order is kept."""
 
     last = None
 
@@ -167,11 +168,11 @@ class Stream(io.TextIOWrapper):
         return super().write(text)
 
     def close(self):
-        pass  # the next run needs it
+        pass  # the next run needs the stream
 
 
 class Input(io.FileIO):
-    """Standard input, which says so when code waits for it."""
+    """Standard input. It reports when code waits for input."""
 
     prompt, password = "", False
 
@@ -205,7 +206,7 @@ read = builtins.input
 
 
 def echoes():
-    """Whether a prompt is part of the output. A notebook shows it by itself."""
+    """Returns whether a prompt is part of the output. A notebook shows it itself."""
     return os.environ.get("HUTCH_PROMPT") != "0"
 
 
@@ -216,7 +217,7 @@ def read_line(prompt="", /):
 
 
 def read_password(prompt="Password: ", stream=None):
-    """Is getpass.getpass for code that has no terminal."""
+    """Replaces getpass.getpass, because code has no terminal."""
     if echoes():
         print(prompt, end="", file=stream or sys.stderr, flush=True)
     with asking(prompt, password=True):
@@ -229,7 +230,7 @@ def flush():
             stream.flush()
 
 
-# ---- values in every form that they have
+# ---- values in all their forms
 
 METHODS = {
     "_repr_html_": "text/html",
@@ -278,7 +279,7 @@ def attempt(value, name):
         form = method()
     except Exception:
         return None
-    # A form may come with metadata.
+    # A form can have metadata.
     if isinstance(form, tuple) and form:
         form = form[0]
     return form
@@ -310,7 +311,7 @@ def table(value, rows=100, columns=50):
 
 
 def display(*values, raw=False, display_id=None, update=False, metadata=None, **_):
-    """Shows values, in every form that they have."""
+    """Shows values in all their forms."""
     if display_id is True:
         display_id = os.urandom(16).hex()
     for value in values:
@@ -326,7 +327,7 @@ def display(*values, raw=False, display_id=None, update=False, metadata=None, **
 # ---- figures
 
 class Figures:
-    """Finds matplotlib's backend, which is this."""
+    """Makes matplotlib import this module as its backend."""
 
     name = "hutch_figures"
 
@@ -371,7 +372,7 @@ class Figures:
 # ---- runs
 
 def failure(error):
-    """Says what a run raised, without the frames of what ran it."""
+    """Describes the exception of a run, without the frames of this program."""
     frames = error.__traceback__
     while frames and frames.tb_frame.f_code.co_filename.startswith(tuple(OURS)):
         frames = frames.tb_next
@@ -394,7 +395,7 @@ class Interpreter:
         self.pid = os.getpid()
         self.count = 0
         self.loop = None
-        self.broken = []  # loops that are never collected: that would close descriptors which are other files now
+        self.broken = []  # loops that must not be collected: that would close descriptors that are other files now
         self.saved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH) for fd in (1, 2)]
         self.null = fcntl.fcntl(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), fcntl.F_DUPFD_CLOEXEC, HIGH)
         self.module = types.ModuleType("__main__")
@@ -424,10 +425,10 @@ class Interpreter:
         return self.complete(value) if code.co_flags & 0x80 else value  # CO_COROUTINE: it awaits
 
     def complete(self, coroutine):
-        """Runs a coroutine to its end, and leaves nothing of it when interrupted."""
+        """Runs a coroutine to its end. When interrupted, it ends the coroutine."""
         import asyncio
         try:
-            os.fstat(self.loop._selector.fileno())  # which user code may have closed
+            os.fstat(self.loop._selector.fileno())  # user code can have closed it
         except Exception:
             self.broken.append(self.loop)
             self.loop = asyncio.new_event_loop()
@@ -442,7 +443,7 @@ class Interpreter:
             raise
 
     def streams(self, stdin):
-        """Gives a run descriptors 0 to 2, whatever the last one did to them."""
+        """Gives a run new descriptors 0 to 2, whatever the last run did to them."""
         os.dup2(self.saved[0], 1)
         os.dup2(self.saved[1], 2)
         if stdin:
@@ -473,7 +474,7 @@ class Interpreter:
                 channel.send({"error": failure(e)})
             else:
                 traceback.print_exc()
-        if os.getpid() != self.pid:  # a fork of user code that came this far
+        if os.getpid() != self.pid:  # user code forked, and the child returned
             flush()
             os._exit(code)
         return code
@@ -495,12 +496,12 @@ class Interpreter:
             try:
                 code = self.run(request)
                 figures.show()
-            except BaseException as e:  # an interrupt that came late, a figure that fails
+            except BaseException as e:  # a late interrupt, or a figure that fails
                 channel.send({"error": failure(e)})
                 code = 1
         except BaseException:
             pass
-        channel.critical += 1  # nothing shall come between here and the end
+        channel.critical += 1  # no interrupt from here to the end
         flush()
         for k, v in env.items():
             if v is None:
@@ -513,14 +514,14 @@ class Interpreter:
 
 # ---- IPython
 
-# What IPython imports for a prompt, which this is none, takes as long as all
-# the rest. Whoever wants it imports it later.
+# The modules that IPython imports for a prompt take as long as all the others,
+# and there is no prompt here. Code that needs them imports them later.
 SPARED = {"IPython.terminal.embed": types.SimpleNamespace(embed=None), "jedi": None}
 
 
 class IPython(Interpreter):
-    """Has IPython run the code, with its magics and its history of In and Out.
-    What it shows and what goes wrong is told as Interpreter does."""
+    """Makes IPython run the code, with its magics and its history of In and Out.
+    Results and errors are reported as by Interpreter."""
 
     def __init__(self):
         super().__init__()
@@ -540,13 +541,13 @@ class IPython(Interpreter):
         warnings.filterwarnings("ignore", "To exit: use 'exit'")
         OURS.append(os.path.dirname(interactiveshell.__file__))
         config = Config()
-        config.HistoryManager.enabled = False  # of earlier sessions: no database, no thread
+        config.HistoryManager.enabled = False  # no history of earlier sessions, so no database and no thread
         config.InteractiveShell.colors = "NoColor"
         config.InteractiveShell.ipython_dir = os.path.join(os.path.dirname(__file__), "ipython")
         return interactiveshell.InteractiveShell.instance(config=config, user_module=self.module)
 
     def adapt(self, shell):
-        """Puts this kernel where IPython expects a terminal."""
+        """Replaces the parts of IPython that expect a terminal."""
         shell.user_ns["exit"] = shell.user_ns["quit"] = sys.exit  # ends the run, with a code
         shell.loop_runner = self.complete
         shell.system = self.system
@@ -568,7 +569,7 @@ class IPython(Interpreter):
             raise fault
 
     def note(self, exc_tuple=None, *_, **__):
-        """Takes the place of printing a traceback."""
+        """Keeps the error. IPython calls this to print a traceback."""
         fault = (exc_tuple or sys.exc_info())[1]
         self.fault = self.fault or fault
 
@@ -590,7 +591,7 @@ class IPython(Interpreter):
             channel.send({"result": {"data": clean}})
 
     def system(self, command):
-        """Is !command, whose output goes where it belongs."""
+        """Runs !command, with its output in the right order."""
         flush()
         channel.sync()
         self.shell.system_raw(command)
@@ -598,8 +599,8 @@ class IPython(Interpreter):
 
 
 class NewPackages:
-    """Finds packages in the folder of the user's packages, if pip made it after
-    the interpreter began: Python looks there only if it was there at the start."""
+    """Finds packages in the folder of the user's packages, if pip made the folder
+    after this process began: Python itself looks there only if the folder existed then."""
 
     def find_spec(self, name, path=None, target=None):
         if path is None and self.add():
@@ -611,7 +612,7 @@ class NewPackages:
         folder = getattr(site, "USER_SITE", None)
         if not getattr(site, "ENABLE_USER_SITE", False) or folder in sys.path or not os.path.isdir(folder):
             return False
-        sys.path_importer_cache.pop(folder, None)  # it may be noted as missing
+        sys.path_importer_cache.pop(folder, None)  # it can be recorded as missing
         known = len(sys.path)
         site.addsitedir(folder)
         added = sys.path[known:]
@@ -623,7 +624,7 @@ class NewPackages:
 
 
 def in_child():
-    channel.run = None  # it has no part in the protocol
+    channel.run = None  # a child has no part in the protocol
     channel.lock = threading.RLock()
     os.close(channel.fd)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -634,7 +635,7 @@ figures = Figures()
 
 
 def interpret():
-    """Is IPython where the image has it, and it is not refused."""
+    """Returns IPython if the image has it and it is not turned off."""
     if os.environ.get("HUTCH_IPYTHON") != "0":
         with contextlib.suppress(Exception):
             return IPython()
@@ -642,8 +643,8 @@ def interpret():
 
 
 def prepare(modules):
-    """Imports what a context to come may want. What cannot be imported, its code
-    will find out."""
+    """Imports modules for a future context. If an import fails, the code of that
+    context will see the error."""
     for name in modules:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
@@ -653,7 +654,7 @@ def prepare(modules):
 
 
 def become(env):
-    """Takes on the environment of the context that this was spared for."""
+    """Takes over the environment of the context that this spare interpreter is now for."""
     os.environ.clear()
     os.environ.update(env)
 

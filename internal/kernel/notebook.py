@@ -5,12 +5,12 @@ DISPLAY = "application/vnd.hutch.display+json"
 
 
 def silent():
-    """Whether the run is not numbered, and leaves no trace in In, Out and _."""
+    """Returns whether the run has no number, and leaves no trace in In, Out and _."""
     return os.environ.get("HUTCH_SILENT") == "1"
 
 
 def fate(display_id=None, update=False, metadata=None):
-    """Says, as one more form of a result, what becomes of it."""
+    """Returns one more form of a result, which says how to display it."""
     form = {}
     if isinstance(display_id, str):
         form["id"] = display_id
@@ -29,7 +29,7 @@ def clear_output(wait=False):
 
 
 class Display:
-    """What was shown, to be shown otherwise."""
+    """A displayed value, which can be replaced."""
 
     def __init__(self, display_id):
         self.display_id = display_id
@@ -93,7 +93,7 @@ class Notebook(types.ModuleType):
         self.answer(clean)
 
     def describe(self, code, cursor):
-        """Says what a name is, without IPython."""
+        """Describes a name, without IPython."""
         import inspect
         letters = lambda c: c.isalnum() or c in "_."
         begin = end = max(0, min(cursor, len(code)))

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/netstack"
 )
 
-// BenchmarkMemory reports the memory of an unused network, and of one that was used and is idle.
+// BenchmarkMemory reports the memory of an unused network, and of a network that was used and is idle.
 func BenchmarkMemory(b *testing.B) {
 	const many = 100
 	for b.Loop() {

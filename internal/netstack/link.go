@@ -31,13 +31,13 @@ var _ stack.LinkEndpoint = (*link)(nil)
 // buffers are read buffers. An idle link holds none.
 var buffers = sync.Pool{New: func() any { return new([tun.MTU]byte) }}
 
-// serve passes packets on until the file is closed.
+// serve passes packets to the stack until the file is closed.
 func (l *link) serve() {
 	for l.pace.wait(l.stack.ctx) == nil && l.next() == nil {
 	}
 }
 
-// next waits for a packet and passes it on.
+// next waits for a packet and passes it to the stack.
 func (l *link) next() error {
 	var b *[tun.MTU]byte
 	var n int
@@ -83,10 +83,10 @@ func (l *link) take(packet []byte) {
 	}
 }
 
-// admit reports whether an honest kernel would send this packet on this network, and its version of IP: a whole TCP
-// or UDP packet from the sandbox's own address to one machine. It excludes packets that can lie about their source or
-// route (raw sockets, options, source routes), that must be kept until more arrives (fragments), or that go to
-// several machines (multicast, neighbour discovery). ICMP is not answered.
+// admit returns the IP version of a packet, and whether an honest kernel would send the packet on this network: a
+// whole TCP or UDP packet from the sandbox's own address to one machine. It excludes packets that can lie about their
+// source or route (raw sockets, options, source routes), that must be kept until more arrives (fragments), or that go
+// to several machines (multicast, neighbour discovery). ICMP is not answered.
 func admit(packet []byte) (tcpip.NetworkProtocolNumber, bool) {
 	switch header.IPVersion(packet) {
 	case header.IPv4Version:
@@ -137,7 +137,7 @@ func isTransport(protocol uint8) bool {
 // reserved4 are addresses of no machine: multicast and reserved.
 var reserved4 = netip.MustParsePrefix("224.0.0.0/3")
 
-// single reports whether an address can be that of one other machine.
+// single reports whether an address can belong to a single machine that is not the sandbox itself.
 func single(a netip.Addr) bool {
 	return !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast() && !a.Is4In6() && !reserved4.Contains(a) &&
 		a != tun.Inside4.Addr() && a != tun.Inside6.Addr()

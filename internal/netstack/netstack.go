@@ -33,8 +33,8 @@ type Handler interface {
 	// first dial the destination.
 	TCP(ctx context.Context, f Flow)
 
-	// UDP is called at the first datagram from one port to another. DNS queries come like that too, at the gateway's
-	// port 53.
+	// UDP is called at the first datagram from one port to another. DNS queries arrive in this way, too, at the
+	// gateway's port 53.
 	UDP(ctx context.Context, f Flow)
 }
 
@@ -63,7 +63,7 @@ type Limits struct {
 	// Packets is how many packets are read in a second (50,000); others wait, and are lost if the queue is full. At
 	// full size that is 26 Gbit. Datagrams and new flows count as several: see pace.
 	Packets int
-	// CPU is the sandbox's cores (0 for no limit). A sandbox with less than one core gets that part of Packets,
+	// CPU is the sandbox's cores (0 for no limit). A sandbox with less than one core gets that fraction of Packets,
 	// because the daemon's work is not charged to its account.
 	CPU float64
 	// Memory is, roughly, how many bytes can wait for their reader, in both directions and all flows (32 MB).
@@ -90,7 +90,7 @@ func either[T comparable](v, otherwise T) T {
 // Counters count from the start on.
 type Counters struct {
 	Received, Sent int64 // bytes of packets, as seen by the sandbox
-	Flows          int64 // begun
+	Flows          int64 // flows that have begun
 	Live           int64 // flows now
 	Dropped        int64 // packets that were not admitted, and flows beyond the limit
 }
@@ -111,12 +111,12 @@ type Stack struct {
 	ip       *stack.Stack // nil until the first packet
 	closed   bool
 	live     [2]int         // flows, by protocol
-	reserved int            // bytes that may wait in connections
+	reserved int            // bytes that can wait in connections
 	group    sync.WaitGroup // reading the link, and handlers; added to with mu held
 }
 
-// Start terminates a network. file is the network's descriptor, in non-blocking mode, which transfers one IP packet
-// at a time, with the addresses of package tun. Close closes it.
+// Start starts this end of a sandbox's network. file is the network's descriptor, in non-blocking mode, which
+// transfers one IP packet at a time, with the addresses of package tun. Close closes it.
 func Start(file *os.File, h Handler, l Limits) (*Stack, error) {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -144,7 +144,8 @@ func (s *Stack) Close() error {
 	return err
 }
 
-// abort ends connections until all have ended: a handler that has not checked its context can still be creating one.
+// abort ends connections again and again, until all handlers have returned: a handler that has not checked its context
+// can still create a connection.
 func (s *Stack) abort(ip *stack.Stack) {
 	over := make(chan struct{})
 	go func() { s.group.Wait(); close(over) }()
@@ -179,7 +180,7 @@ const (
 	udpFlows
 )
 
-// begin counts a new flow, if the limit allows it; then end must be called.
+// begin counts a new flow if the limit allows it, and reports whether it does. If so, the caller must call end.
 func (s *Stack) begin(protocol int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,7 +31,7 @@ import (
 	"hutch/internal/netstack"
 )
 
-// handler is made of the test's functions; other flows are refused.
+// handler handles flows with the test's functions, and refuses all other flows.
 type handler struct {
 	tcp, udp func(context.Context, netstack.Flow)
 }
@@ -78,7 +78,7 @@ func start(t *testing.T, h netstack.Handler, l netstack.Limits) *sandbox {
 	return b
 }
 
-// startSilent has no kernel, so no packet is answered.
+// startSilent starts a network whose sandbox has no kernel, so no packet is answered.
 func startSilent(t *testing.T, h netstack.Handler, l netstack.Limits) *sandbox {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -168,7 +168,7 @@ func (b *sandbox) datagrams(to string) net.Conn {
 	return c
 }
 
-// within polls until ok, for 10 s at most.
+// within polls until ok returns true, for 10 s at most.
 func within(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); runtime.Gosched() {
@@ -430,7 +430,7 @@ func TestNotAdmitted(t *testing.T) {
 		before := b.stack.Counters().Dropped
 		b.send(packet)
 		if name == "empty" {
-			continue // an empty read ends a device
+			continue // an empty packet is the end of a device
 		}
 		within(t, "drop of "+name, func() bool { return b.stack.Counters().Dropped > before })
 	}

@@ -36,8 +36,8 @@ func newPace(perSecond float64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(perSecond), max(int(perSecond/10), costFlow+1))
 }
 
-// paceOf returns the pace of a sandbox that may send a number of packets in a second and has a number of cores; 0 cores
-// mean no limit.
+// paceOf returns the pace of a sandbox that can send a number of packets in a second and has a number of cores; 0
+// cores mean no limit.
 func paceOf(packets int, cores float64) *pace {
 	perSecond := float64(packets)
 	if cores > 0 && cores < 1 {
@@ -46,7 +46,7 @@ func paceOf(packets int, cores float64) *pace {
 	return &pace{own: newPace(perSecond), portion: max(int(perSecond/100), 1)}
 }
 
-// leastPackets is how many packets in a second the smallest sandbox may send: with packets of full size, one gigabit.
+// leastPackets is how many packets in a second the smallest sandbox can send: with packets of full size, one gigabit.
 const leastPackets = 2000
 
 // wait returns when there is credit for a packet, or ctx is done.

@@ -18,9 +18,9 @@ import (
 const (
 	// handshake bounds the handshake with the sandbox.
 	handshake = 10 * time.Second
-	// closeTimeout bounds the last bytes of a connection that the handler has left.
+	// closeTimeout is how long the last bytes of a connection can take after its handler has returned.
 	closeTimeout = 10 * time.Second
-	// How much can wait in one connection, in each direction: see Stack.take.
+	// How many bytes can wait in one connection, in each direction: see Stack.take.
 	leastBuffer, mostBuffer = 16 << 10, 1 << 20
 )
 
@@ -105,8 +105,8 @@ func (f *tcpFlow) Accept() (net.Conn, error) {
 	return gonet.NewTCPConn(&f.queue, e), nil
 }
 
-// doHandshake does the handshake with the sandbox. Only an event on its queue ends that early, and an event before it waits
-// is lost.
+// doHandshake does the handshake with the sandbox. Only an event on the queue of the flow ends the handshake early,
+// and an event that comes before CreateEndpoint waits is lost, so the event is repeated.
 func (f *tcpFlow) doHandshake() (tcpip.Endpoint, tcpip.Error) {
 	ctx, cancel := context.WithTimeout(f.stack.ctx, handshake)
 	shaken := make(chan struct{})

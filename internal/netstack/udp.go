@@ -12,8 +12,8 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// How many bytes wait for a reader of datagrams: the largest datagram and some more once there is a reader, and a few
-// before that.
+// How many bytes of datagrams can wait: only a few before the handler has accepted the flow, and then the largest
+// datagram and some more.
 const (
 	datagramBuffer  = 128 << 10
 	undecidedBuffer = 4 << 10

@@ -53,7 +53,8 @@ func (r *record) clone() Image {
 	return i
 }
 
-// Images returns all images that an owner sees, the most recently added first. The server sees those of all owners.
+// Images returns all images that an owner sees, the most recently added first. For the server, these are the images of
+// all owners.
 func (s *Store) Images(owner string) []Image {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,8 +96,8 @@ func (r *record) has(ref Reference) bool {
 	return ref.digest != "" && ref.digest == r.Digest || slices.Contains(r.References, ref)
 }
 
-// Tag gives an image of the store another name. If another image of the owner has the name, the name moves. Tagging a
-// public image makes a record of the owner's own.
+// Tag gives an image of the store another name. If another image of the owner has the name, the name moves. If the
+// image is public, the owner gets its own record of it.
 func (s *Store) Tag(owner string, source, target Reference) error {
 	if err := nameable(target); err != nil {
 		return err
@@ -141,7 +142,8 @@ func (s *Store) addLocked(r record, owner string, names ...Reference) error {
 	return s.takeNamesLocked(&r)
 }
 
-// roomLocked refuses one more image of an owner that has as many as are allowed: all records are in memory.
+// roomLocked refuses one more image of an owner that has the allowed number already. There is such a limit because all
+// records are in memory.
 func (s *Store) roomLocked(owner string, step bool) error {
 	if step {
 		return s.stepRoomLocked(owner)
@@ -158,7 +160,7 @@ func (s *Store) roomLocked(owner string, step bool) error {
 	return nil
 }
 
-// takeNamesLocked takes the names of a record from the other images of its owner.
+// takeNamesLocked removes the names of a record from the other images of its owner.
 func (s *Store) takeNamesLocked(r *record) error {
 	for k, other := range s.records {
 		if k.owner != r.Owner || k == r.key() {
@@ -255,7 +257,7 @@ func (s *Store) touch(k key) {
 	s.touchLocked(k)
 }
 
-// touchLocked notes that an image is used now.
+// touchLocked records that an image is used now.
 func (s *Store) touchLocked(k key) {
 	for _, k := range []key{k, {"", k.digest}} {
 		r := s.records[k]
@@ -280,8 +282,8 @@ func (s *Store) inUseLocked(r *record) bool {
 	return false
 }
 
-// Remove takes a name from an image of the owner, and removes the image with its last name. By digest it removes the
-// image with all its names. An image in use is not removed: the error is of kind [hutch.Conflict].
+// Remove removes a name from an image of the owner, and the image itself if it has no other name. By digest it removes
+// the image with all its names. An image in use is not removed: the error is of kind [hutch.Conflict].
 func (s *Store) Remove(owner string, ref Reference) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -322,7 +324,7 @@ type Pruned struct {
 	Bytes  int64   `json:"bytes"` // bytes that are free on disk now
 }
 
-// Prune removes images of an owner; those of all owners for the server.
+// Prune removes images of an owner; for the server, of all owners.
 func (s *Store) Prune(ctx context.Context, owner string, o PruneOptions) (Pruned, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -377,7 +379,7 @@ func (s *Store) bytesLocked() (sum int64) {
 	return sum
 }
 
-// dropRootLocked removes the root file system of an image, unless another image that has it is in use.
+// dropRootLocked removes the root file system of an image, unless another image with the same root is in use.
 func (s *Store) dropRootLocked(r *record) (int64, error) {
 	file := rootFile(r.Layers)
 	for _, other := range s.records {

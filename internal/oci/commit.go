@@ -31,8 +31,8 @@ type CommitOptions struct {
 }
 
 // Commit makes an image from another one and a layer over it. The layer is untrusted: it has limits while it is
-// received, its digests are computed here, and the root file system of the new image is made before the record. Its
-// configuration is that of the base, with one more line of history.
+// received, its digests are computed here, and the root file system of the new image is made before the record. The
+// new image has the configuration of the base, with one more line of history.
 func (s *Store) Commit(ctx context.Context, o CommitOptions) (Image, error) {
 	if err := nameable(o.Name); err != nil {
 		return Image{}, err
@@ -66,7 +66,7 @@ func (s *Store) Commit(ctx context.Context, o CommitOptions) (Image, error) {
 	return image, nil
 }
 
-// newLayer is a layer that the store was given.
+// newLayer is a layer that the store has received.
 type newLayer struct {
 	archived
 	diffID string // diff ID of the plain stream

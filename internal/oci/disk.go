@@ -91,8 +91,8 @@ func (s *Store) removeOld(dir string, age time.Duration) error {
 	return nil
 }
 
-// readRecords fills records. If two records have one name, because the server was killed while it moved, the record
-// that changed last keeps it.
+// readRecords fills records. If two records have the same name, because the server was killed while it moved the name,
+// the record that changed last keeps it.
 func (s *Store) readRecords() error {
 	entries, err := os.ReadDir(s.path(recordsDir))
 	if err != nil {
@@ -173,7 +173,8 @@ func (s *Store) collectLocked() (freed int64, err error) {
 // image.TreePath has it, too. The ids that own the content can follow it.
 const treeSuffix = ".tree"
 
-// fileOfTree returns the name of the file that a tree was unpacked from, or the name itself if it is no tree's.
+// fileOfTree returns the name of the file that a tree was unpacked from, or the name itself if it is not the name of a
+// tree.
 func fileOfTree(name string) string {
 	file, _, _ := strings.Cut(name, treeSuffix)
 	return file

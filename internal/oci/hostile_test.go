@@ -31,8 +31,8 @@ func archiveOf(files ...string) *bytes.Buffer {
 	return &b
 }
 
-// An archive has one name twice, so that other content takes the place of a layer whose digest was computed before: an
-// image of another owner with that layer would have the content of the attacker.
+// If an archive has one name twice, the second file must not replace a layer whose digest was computed already.
+// Otherwise, an image of another owner with that layer would have the content of the attacker.
 func TestLoadedTwice(t *testing.T) {
 	w := newWorld(t)
 	plain := func(text string) string { return archiveOf("bin/sh", text).String() }

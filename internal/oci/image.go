@@ -32,7 +32,7 @@ type Layer struct {
 type Config struct {
 	Env          []string          `json:"env,omitempty"` // KEY=VALUE
 	WorkingDir   string            `json:"workingDir,omitempty"`
-	User         string            `json:"user,omitempty"` // as [Store.User] takes it
+	User         string            `json:"user,omitempty"` // in the form of [Store.User]
 	Entrypoint   []string          `json:"entrypoint,omitempty"`
 	Cmd          []string          `json:"cmd,omitempty"`
 	Shell        []string          `json:"shell,omitempty"`

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// killedEnv makes the test binary the server that TestKilled kills: the folder of its store, and its registry.
+// killedEnv makes the test binary run as the server that TestKilled kills. Its value is the folder of the store and
+// the host of the registry.
 const killedEnv = "HUTCH_TEST_KILLED_STORE"
 
 // TestKilledServer is that server; without the variable it is skipped. It pulls, makes roots, moves names and removes images until it is killed.
@@ -43,7 +44,8 @@ func TestKilledServer(t *testing.T) {
 	}
 }
 
-// Whenever the server is killed, the next one has whole images only, each name once, and nothing that is not needed.
+// Whenever the server is killed, the next server has only complete images, each name once, and nothing that is not
+// needed.
 func TestKilled(t *testing.T) {
 	w := newWorld(t)
 	for i := range 3 {
@@ -96,5 +98,5 @@ func killAServer(t *testing.T, w *world) {
 	if fmt.Fscan(out, &word); word != "open" {
 		t.Fatalf("the server says %q", word)
 	}
-	time.Sleep(rand.N(100 * time.Millisecond)) // to be killed anywhere
+	time.Sleep(rand.N(100 * time.Millisecond)) // so that the kill can come at any point
 }

@@ -97,7 +97,7 @@ type foundImage struct {
 	names    []Reference
 }
 
-// read keeps the files of a tar stream. Their names are only names: no file is written under them.
+// read keeps the files of a tar stream. No name in the stream becomes the name of a file on disk.
 func (a *archive) read(ctx context.Context, r io.Reader) error {
 	l := a.s.o.Limits
 	plain, err := rootfs.Decompress(ctx, r, "the file", l.Ratio)
@@ -147,8 +147,8 @@ func badArchive(ctx context.Context, err error) error {
 	return hutch.Errorf(hutch.Invalid, "the file is not a tar archive of images, or it is cut off: save it again with `docker save`, or as an OCI layout").Because(err)
 }
 
-// keep writes one file of the archive to disk. Each gets a separate file on disk, even if the archive has a name twice:
-// the content of a file must match its computed digest.
+// keep writes one file of the archive to disk. Each has a separate file on disk, even if two have the same name in the
+// archive: a second one must not replace content whose digest was computed.
 func (a *archive) keep(ctx context.Context, name string, content io.Reader) error {
 	to := filepath.Join(a.dir, strconv.Itoa(a.entries))
 	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

@@ -26,7 +26,7 @@ type document struct {
 // times as long as its text. An index of a thousand images has ten thousand values.
 const mostValues = 50_000
 
-// decode reads a document that a registry or an archive has.
+// decode reads a document from a registry or an archive.
 func decode(body []byte, v any) error {
 	if jsoncount.Values(body) >= mostValues {
 		return hutch.Errorf(hutch.Exhausted, "the manifest or the configuration of the image has more than %d values: have it built with fewer", mostValues).With("limit", "image values")
@@ -70,7 +70,7 @@ func (p platform) String() string {
 	return strings.TrimSuffix(p.os+"/"+p.architecture+"/"+p.variant, "/")
 }
 
-// matches reports whether p can run an image for q. Where one of them names no variant, any matches.
+// matches reports whether p can run an image for q. If one of them names no variant, any variant matches.
 func (p platform) matches(q platform) bool {
 	return p.os == q.os && p.architecture == q.architecture && (p.variant == "" || q.variant == "" || p.variant == q.variant)
 }
@@ -121,7 +121,7 @@ func choose(entries []v1.Descriptor, want platform) (string, error) {
 		if want.matches(p) {
 			return e.Digest.String(), nil
 		}
-		if p.os != "unknown" { // attestations
+		if p.os != "unknown" { // unknown means an attestation
 			has[p.String()] = true
 		}
 	}

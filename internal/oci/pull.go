@@ -36,8 +36,8 @@ type Progress struct {
 	State string `json:"state"`           // present, downloading, done or uploading
 }
 
-// Pull makes an image present. The reference is resolved to a digest once. Callers that pull the same at once share one
-// transfer, which ends when the last of them has cancelled.
+// Pull makes an image present. The reference is resolved to a digest once. Callers that pull the same image at once
+// share one transfer, which ends when the last of them has cancelled.
 func (s *Store) Pull(ctx context.Context, ref Reference, o PullOptions) (Image, error) {
 	want, err := parsePlatform(o.Platform)
 	if err != nil {
@@ -92,7 +92,7 @@ type flight struct {
 	watchers map[*PullOptions]bool
 }
 
-// join finds the flight of a key, or begins it. The caller leaves it in any case.
+// join finds the flight of a key, or begins it. The caller must leave it in any case.
 func (s *Store) join(k flightKey, o PullOptions) (*flight, func()) {
 	f := s.board(k, o)
 	f.watch(&o)

@@ -49,7 +49,7 @@ func (s *Store) Push(ctx context.Context, ref Reference, o PushOptions) (digest 
 	return images[0].Digest, upload(ctx, repo, ref.identifier(), core, o.Progress)
 }
 
-// upload reports progress while the library sends.
+// upload sends an image with the library, and reports progress meanwhile.
 func upload(ctx context.Context, repo *registry.Repository, identifier string, core *storedImage, progress func(Progress)) error {
 	name, rt, err := repo.Upload(ctx, identifier)
 	if err != nil {

@@ -28,8 +28,8 @@ func rootFile(layers []Layer) string {
 	return filepath.Join(rootsDir, hex.EncodeToString(sum.Sum(nil))+".erofs")
 }
 
-// Root returns the path of the image's root file system, an EROFS file, which is made first when it is missing. Call
-// Use before, so that it is kept.
+// Root returns the path of the image's root file system, an EROFS file. If the file is missing, Root makes it. Call
+// Use first, so that the file is not removed.
 func (s *Store) Root(ctx context.Context, owner, digest string) (path string, err error) {
 	s.mu.Lock()
 	r, err := s.findLocked(owner, Reference{digest: digest})
@@ -96,7 +96,7 @@ func (s *Store) makeRoot(ctx context.Context, image record, file string) error {
 }
 
 // openBase opens the finished root file system of as many of the first layers as possible, but not of all, and returns
-// how many that are. Without one, the file is nil.
+// the number of these layers. If there is no such file system, the file is nil.
 func (s *Store) openBase(layers []Layer) (*os.File, int) {
 	for n := len(layers) - 1; n > 0; n-- {
 		if f, err := os.Open(s.path(rootFile(layers[:n]))); err == nil {

@@ -125,12 +125,12 @@ func (t *saved) json(name string, content any) error {
 	return err
 }
 
-// header returns the same each time, so that equal images have equal archives.
+// header returns the same header each time, so that equal images have equal archives.
 func header(name string) tar.Header {
 	return tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, ModTime: time.Unix(0, 0)}
 }
 
-// untilDone is a writer until a context ends.
+// untilDone is a writer that fails when a context has ended.
 type untilDone struct {
 	ctx context.Context
 	io.Writer

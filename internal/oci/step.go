@@ -18,9 +18,9 @@ import (
 	"hutch/internal/oci/rootfs"
 )
 
-// A step is an image without a name that a build leaves behind: the layers up to one of its steps. It is found again by
-// its keys, and by nothing else. It is counted, kept and removed like other images, and it is the first to be removed
-// when its owner needs disk space.
+// A step is an image without a name that a build leaves behind: the layers up to one of its steps. It is found again
+// only by its keys. It is counted, kept and removed like other images, and it is the first to be removed when its
+// owner needs disk space.
 
 // mostSteps is how many steps of one owner are kept, and mostKeys how many keys of one step.
 const (
@@ -40,8 +40,8 @@ type StepOptions struct {
 	Fill func(io.Writer) error
 }
 
-// AddStep makes a step of an image and a layer over it. The configuration of a step says nothing about programs except
-// their user and folder. Its root file system is made when it is asked for.
+// AddStep makes a step of an image and a layer over it. The configuration of a step has no settings for programs
+// except their user and folder. The step's root file system is made when it is needed.
 func (s *Store) AddStep(ctx context.Context, o StepOptions) (Image, error) {
 	base, release, err := s.stepBase(o)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Store) keepStep(base *record, l *newLayer, o StepOptions) (Image, error
 	return s.keep(r, manifest, config, o.Owner)
 }
 
-// takeKey takes a key from the step that has it: a newer step gets it.
+// takeKey removes a key from the step that has it, because a newer step will have it.
 func (s *Store) takeKey(owner, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +128,7 @@ func (s *Store) takeKey(owner, name string) error {
 	return nil
 }
 
-// stepDocuments returns the configuration and the manifest of a step. They have no time in them: the same layers are
+// stepDocuments returns the configuration and the manifest of a step. They contain no time, so the same layers give
 // the same step.
 func (s *Store) stepDocuments(base *record, l *newLayer, o StepOptions) (config, manifest []byte, err error) {
 	c := v1.ConfigFile{Architecture: runtime.GOARCH, OS: "linux", RootFS: v1.RootFS{Type: "layers", DiffIDs: []v1.Hash{}}}
@@ -195,7 +195,7 @@ func (s *Store) document(digest string, v any) error {
 	return json.Unmarshal(text, v)
 }
 
-// Step finds a step of an owner by one of its keys, and notes that it is used.
+// Step finds a step of an owner by one of its keys, and records that it is used.
 func (s *Store) Step(owner, name string) (Image, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -366,13 +366,13 @@ func (s *Store) TempFile() (*os.File, error) {
 	return f, nil
 }
 
-// RoomLeft returns how many bytes more an owner's images can take, and Bounds what one image can have.
+// RoomLeft returns how many bytes more an owner's images can take.
 func (s *Store) RoomLeft(owner string) int64 { return s.roomLeft(owner) }
 
 // Bounds returns the limits of the store.
 func (s *Store) Bounds() Limits { return s.o.Limits }
 
-// Explained names a full disk in an error about the files of the store.
+// Explained adds to an error about the files of the store that the disk is full, if it is.
 func (s *Store) Explained(err error) error { return s.explained(err) }
 
 // DropStepRoots removes the root file systems of steps of an owner that nothing else needs: they can be made again.

@@ -63,8 +63,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// slowRoot is the time after which the making of a large image's root allows another owner's root to be made at the
-// same time.
+// If making a root takes longer than slowRoot, a root of another owner can be made at the same time.
 const slowRoot = 30 * time.Second
 
 // Store is the images of a server. All methods can be called at once. Errors are [hutch.Error]s: NotFound for an image
@@ -116,5 +115,5 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// explained names a full disk.
+// explained does the same as Explained.
 func (s *Store) explained(err error) error { return durable.Explained(err, s.dir) }

@@ -71,7 +71,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// open opens the store again, as a server does that was killed.
+// open opens the store again, like a server that starts after it was killed.
 func (w *world) open(o Options) {
 	w.t.Helper()
 	if w.store != nil {
@@ -304,7 +304,7 @@ func TestPullIsRefused(t *testing.T) {
 	}
 }
 
-// An index leads to the image for the platform; one within itself leads nowhere.
+// An index leads to the image for the platform. An index that is nested too deeply is refused.
 func TestIndexes(t *testing.T) {
 	w := newWorld(t)
 	image := plainImage(t)
@@ -356,7 +356,7 @@ func TestPassword(t *testing.T) {
 	}
 }
 
-// A registry that hangs, in its answer or in the middle of a layer, is given up.
+// A registry that hangs, before its answer or in the middle of a layer, is given up after the idle timeout.
 func TestHangs(t *testing.T) {
 	for _, where := range []string{"/manifests/", "/blobs/", "/v2/", "body"} {
 		w := newWorld(t)
@@ -384,7 +384,7 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// breakOff sends the beginning of each big blob and then closes the connection; it honours Range like a server that can.
+// breakOff sends the beginning of each big blob and then closes the connection; it supports Range.
 func breakOff(content []byte, digest string, after int, ranges *[]string) func(http.ResponseWriter, *http.Request) bool {
 	return func(answer http.ResponseWriter, r *http.Request) bool {
 		if !strings.HasSuffix(r.URL.Path, digest) || r.Method != http.MethodGet {
@@ -475,7 +475,7 @@ func TestResumesFromNonsense(t *testing.T) {
 	}
 }
 
-// A registry that sends something else than it was asked for is believed nothing.
+// Nothing is accepted from a registry that sends something else than what was requested.
 func TestLies(t *testing.T) {
 	for _, what := range []string{"/manifests/", "/blobs/"} {
 		w := newWorld(t)
@@ -547,7 +547,7 @@ func TestRedirectsInCircles(t *testing.T) {
 	}
 }
 
-// Limits are held before anything is fetched, whatever the manifest says.
+// Limits are checked before anything is fetched, whatever the manifest says.
 func TestGreedyManifests(t *testing.T) {
 	hash := func(c string) string { return "sha256:" + strings.Repeat(c, 64) }
 	config := `{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"` + hash("1") + `","size":10}`
@@ -874,7 +874,7 @@ func TestTreeGoesWithTheRoot(t *testing.T) {
 	}
 }
 
-// A mirror is asked first; what it does not have comes from the registry.
+// A mirror is tried first; what it does not have comes from the registry.
 func TestMirrors(t *testing.T) {
 	w, m := newWorld(t), newWorld(t)
 	image := plainImage(t)
@@ -893,8 +893,8 @@ func TestMirrors(t *testing.T) {
 	}
 }
 
-// TestProxy: with a proxy, a registry that only the proxy can resolve works, and a private one and a mirror are asked directly. What the
-// registry redirects to is checked.
+// TestProxy: with a proxy, a registry whose name only the proxy can resolve works. A private registry and a mirror are
+// reached directly. Redirects of a registry are checked.
 func TestProxy(t *testing.T) {
 	w := newWorld(t)
 	w.push("demo:1", plainImage(t))
@@ -1067,7 +1067,7 @@ func TestFullDisk(t *testing.T) {
 	if left := w.files(blobsDir, recordsDir); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
-	for _, f := range w.files(partialDir) { // waits for another pull, for a week
+	for _, f := range w.files(partialDir) { // these wait a week for another pull
 		os.Remove(filepath.Join(w.dir, f))
 	}
 	image, err := w.pull("small:1", PullOptions{})
@@ -1130,7 +1130,8 @@ func TestConfigIsOnDisk(t *testing.T) {
 	}
 }
 
-// An image is committed over another one: its layer is read as one of a registry, and a bad one leaves nothing behind.
+// An image is committed over another one. Its layer is checked like that of a registry, and a bad layer leaves nothing
+// behind.
 func TestCommit(t *testing.T) {
 	w := newWorld(t)
 	w.push("i:1", imageOf(t, layerOf(t, "a", "base")))
@@ -1186,8 +1187,8 @@ func TestCommit(t *testing.T) {
 	}
 }
 
-// A root file system is made from the one of fewer layers, whose layers are not read again. If the disk has changed that
-// one, it is removed, and all layers are read.
+// A root file system is made from the root file system of fewer layers, and these layers are not read again. If the
+// disk has changed that file, it is removed, and all layers are read.
 func TestRootOfRoot(t *testing.T) {
 	w := newWorld(t)
 	layers := []v1.Layer{layerOf(t, "a", "1", "d/b", noise(5000, "b")), layerOf(t, "c", "2")}

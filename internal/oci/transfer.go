@@ -63,7 +63,7 @@ func broken(err error) error {
 	return errBroken.Because(err)
 }
 
-// part is a layer as far as it was received.
+// part is the part of a layer that was received.
 type part struct {
 	*os.File
 	sum  hash.Hash
@@ -141,7 +141,7 @@ func (t *transfer) layer(ctx context.Context, l Layer) error {
 	return nil
 }
 
-// receive fetches the rest of a layer, over as many connections as it takes.
+// receive fetches the rest of a layer, over as many connections as necessary.
 func (t *transfer) receive(ctx context.Context, p *part, l Layer) error {
 	return t.retry(ctx, func() error {
 		if p.have == l.Size {

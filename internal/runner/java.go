@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// javaToken matches the parts of Java's source text that are needed to find its types: comments and literals, to skip
-// them, marks and words.
+// javaToken matches the parts of Java's source text that are needed to find its types: marks, words, and, to skip
+// them, comments and literals.
 var javaToken = regexp.MustCompile(`(?s)//[^\n]*|/\*.*?\*/|"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[{}();.]|[\pL_$][\pL\pN_$]*`)
 
 // javaType is a type at the top of a source.
@@ -16,8 +16,9 @@ type javaType struct {
 	public, main bool
 }
 
-// javaNames finds the file name of a Java source, which is that of its public type, and the class to run: the first
-// with a main, else the first. Javac checks the source later, so the result can be wrong for text that is not Java.
+// javaNames finds the file name of a Java source and the class to run. The file is named after the public type; the
+// class is the first with a main or, without one, the first. Javac checks the source later, so the result can be wrong
+// for text that is not Java.
 func javaNames(source string) (file, class string) {
 	in, types := javaTypes(source)
 	file, class = "Main", "Main"

@@ -2,8 +2,7 @@ package runner
 
 import "hutch/internal/wire"
 
-// languages is the table of languages, by name. The working directory of a
-// compiler is the one that the program will run in.
+// languages is the table of languages, by name. A compiler runs in the working directory of the program.
 var languages = []Language{
 	{
 		Name: "bash", Aliases: []string{"sh", "shell"}, Suffix: ".sh",
@@ -26,8 +25,8 @@ var languages = []Language{
 		compile: []string{"go", "build", "-o", wire.ProgramArg, wire.SourceArg},
 	},
 	{
-		// Java's launcher would compile in memory and be faster, but does not report whether it was the compiler that
-		// failed.
+		// Java's launcher would compile in memory and be faster, but does not report whether the compiler or the
+		// program failed.
 		Name: "java", Suffix: ".java",
 		Programs: []string{"java", "javac"}, Package: "default-jdk-headless", version: "-version",
 		compile: []string{"javac", "-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1", "-J-Xshare:auto", "-nowarn", "-proc:none", "-d", wire.ProgramArg, wire.SourceArg},
@@ -53,7 +52,7 @@ var languages = []Language{
 		Name: "python", Aliases: []string{"py", "python3"}, Suffix: ".py",
 		Programs: []string{"python3"}, Package: "python3", version: "--version",
 		run: []string{"python3", wire.SourceArg},
-		// The modules of the working directory, which "python3 FILE" looks for next to the file.
+		// Without this, "python3 FILE" finds the modules next to the file, but not those in the working directory.
 		env: []string{"PYTHONPATH=."},
 	},
 	{
@@ -79,5 +78,5 @@ var languages = []Language{
 	},
 }
 
-// nodeEnv lets require find the packages of the working directory, which Node looks for next to the file.
+// nodeEnv makes require find packages in the working directory, too: Node looks only next to the file.
 var nodeEnv = []string{"NODE_PATH=node_modules"}

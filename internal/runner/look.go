@@ -10,8 +10,8 @@ import (
 
 // Look returns a run that reports the languages of a sandbox. Its stdout is for [Found].
 //
-// All programs are asked at once, because some start a virtual machine. A program that cannot even print its version
-// does not count. The output of each is written by one printf, and so in one piece.
+// All programs run at once, because some start a virtual machine. A program that cannot even print its version does
+// not count. The output of each is written by one printf, and so in one piece.
 func Look() wire.Start {
 	var script strings.Builder
 	script.WriteString("cd /\n")

@@ -1,8 +1,8 @@
 // Package runner knows languages: how source text becomes a run.
 //
-// A language is data, one entry in a table: adding one adds an entry. A run is sent to the agent as a [wire.Start]: the
-// agent writes the source to a file, compiles it where that is needed, and runs it. No part of a source is ever put
-// into a command line, and none is run on this side.
+// A language is data: one entry in a table. A run is sent to the agent as a [wire.Start]: the agent writes the source
+// to a file, compiles it where that is needed, and runs it. No part of a source is ever put into a command line, and
+// none is run on this side.
 package runner
 
 import (
@@ -13,19 +13,19 @@ import (
 	"hutch/internal/wire"
 )
 
-// Language says how programs in one language are run.
+// Language describes how programs in one language are run.
 type Language struct {
 	Name    string
 	Aliases []string
 	Suffix  string // suffix of source files, with its dot
 	// Programs are the programs that an image must have, on its PATH. The first is the interpreter or compiler.
 	Programs []string
-	Package  string // package of Debian, which has the programs
+	Package  string // Debian package that contains the programs
 
 	// version are words of a shell that make the first program print its version.
 	version string
-	// These fields say how to run it: run is the interpreter's command, with wire.SourceArg for the source; compile
-	// is the compiler's command, which writes the program wire.ProgramArg; then run runs that program.
+	// These fields say how to run a source: run is the interpreter's command, with wire.SourceArg for the source;
+	// compile is the compiler's command, which writes the program wire.ProgramArg; then run runs that program.
 	run     []string
 	compile []string
 	env     []string

@@ -76,8 +76,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// programs read stdin, write to both streams, the latter their argument, and
-// exit with 3.
+// programs read stdin, print it to stdout and their argument to stderr, and exit with 3.
 var programs = map[string]string{
 	"bash":       `read x; echo "got $x"; echo "$1" >&2; exit 3`,
 	"c":          "#include <stdio.h>\n#include <math.h>\nint main(int n, char **v){char s[9]; scanf(\"%8s\", s); printf(\"got %s\\n\", s); fprintf(stderr, \"%s\\n\", v[1]); return 3 * (int)cos(0);}",

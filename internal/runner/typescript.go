@@ -21,16 +21,16 @@ import (
 	"hutch"
 )
 
-// A source may be made to keep esbuild's parser busy for hours ("x<y<x<y<…"), or to make its stack grow until the
-// program dies ("(((("), and a parser cannot be stopped. So types are stripped in a separate process: this program,
-// started under a special name.
+// A source can keep esbuild's parser busy for hours ("x<y<x<y<…"), or make its stack grow until the program dies
+// ("(((("), and a parser cannot be stopped. So types are stripped in a separate process: this program, started under a
+// special name.
 const (
 	stripperName   = "hutch-strip-types"
 	stripperTime   = 3 * time.Second  // CPU time
-	stripperWait   = 30 * time.Second // elapsed: a busy machine costs time, and no source is refused for it
+	stripperWait   = 30 * time.Second // elapsed time; on a busy machine it passes quickly, and that must not refuse a source
 	stripperMemory = 2 << 30          // bytes of address space; a Go program reserves much more than it uses
 	stripperStack  = 256 << 20
-	// maxStripped bounds the answer: deep nesting, indented, grows by its square.
+	// maxStripped bounds the answer: the indentation of deeply nested code grows with the square of its depth.
 	maxStripped = 4 * hutch.MaxCommand
 )
 
@@ -124,7 +124,7 @@ func stripper(in io.Reader, out io.Writer) int {
 	return 0
 }
 
-// pieceArg asks for a piece of a program that continues: nothing in it is unused.
+// pieceArg says that the source is a piece of a program that continues, so nothing in it counts as unused.
 const pieceArg = "piece"
 
 func strip(source string, piece bool) stripped {
@@ -144,8 +144,8 @@ func strip(source string, piece bool) stripped {
 	return stripped{Code: string(result.OutputFiles[0].Contents), Module: isModule(result.Metafile)}
 }
 
-// sourceMap lets an error at run time name the line of the source. It is larger than the code, so very large sources
-// have none.
+// sourceMap makes an error at run time name the line of the source. A map is larger than the code, so very large
+// sources have none.
 func sourceMap(source string) api.SourceMap {
 	if len(source) > 256<<10 {
 		return api.SourceMapNone

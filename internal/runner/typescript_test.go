@@ -68,7 +68,7 @@ func TestTypeScriptRunTimeErrorsSayTheLineOfTheSource(t *testing.T) {
 	}
 }
 
-// The daemon parses sources of clients, and none of them may delay or end the daemon.
+// The daemon parses sources of clients, and none of them must delay or end the daemon.
 func TestTypeScriptBombs(t *testing.T) {
 	full := func(piece string) string { return strings.Repeat(piece, hutch.MaxCommand/len(piece)) }
 	for name, source := range map[string]string{

@@ -126,8 +126,8 @@ func (v *Vault) Answers(list []Credential) *Redactor {
 	return r
 }
 
-// prefixes are the prefixes by which services, and scanners for leaked keys, recognize a key. Programs that check for
-// one accept a placeholder with it.
+// prefixes are the prefixes by which services, and scanners for leaked keys, recognize a key. A placeholder has the
+// same prefix as its value, so that programs that check the prefix accept it.
 var prefixes = []string{
 	"sk-ant-api03-", "sk-ant-", "sk-proj-", "sk-", "sk_live_", "sk_test_", "rk_live_", "ghp_", "gho_", "ghu_", "ghs_", "github_pat_", "glpat-",
 	"xoxb-", "xoxp-", "hf_", "npm_", "pypi-", "SG.", "AIza",

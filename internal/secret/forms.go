@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	minLine = 16 // bytes from which a line is a secret itself
-	minForm = 8  // bytes of a part of an encoded secret
+	minLine = 16 // a line of at least this many bytes is a secret itself
+	minForm = 8  // least bytes of a part of an encoded secret
 )
 
 // forms returns the texts to search for: the secret itself, and what programs make of it when they escape or encode
@@ -54,7 +54,7 @@ func jsonText(s string, html bool) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(html)
-	enc.Encode(s) // a string, into memory
+	enc.Encode(s) // cannot fail: a string, into memory
 	return inside(strings.TrimSpace(b.String()))
 }
 
@@ -79,8 +79,8 @@ func encoded(value string) []string {
 	return all
 }
 
-// aligned returns the part of the base64 encoding that only the value determines, if skip bytes of another text
-// precede it in its group.
+// aligned returns the part of the base64 encoding that only the value determines, if the first skip bytes of the value
+// are in one group with the text before it.
 func aligned(enc *base64.Encoding, value string, skip int) string {
 	b := []byte(value)[skip:]
 	return enc.EncodeToString(b)[:len(b)*8/6]

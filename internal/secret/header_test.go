@@ -58,8 +58,8 @@ func TestMemoryOfAnswers(t *testing.T) {
 	runtime.KeepAlive(v)
 }
 
-// A secret in the value of a header is masked even where the whole value is not. An equal value that contains no secret
-// has another redactor.
+// A secret in the value of a header is masked even if the header is a public one, whose whole value is not masked. An
+// equal value without a secret has another redactor.
 func TestSecretInAHeaderIsMasked(t *testing.T) {
 	t.Parallel()
 	v := Given(nil)

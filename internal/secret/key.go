@@ -39,8 +39,8 @@ func ParseKey(text string) (*Key, error) {
 	return nil, hutch.Errorf(hutch.Invalid, "the secret key is none: give one that `age-keygen` has made, which begins with AGE-SECRET-KEY-1")
 }
 
-// LoadKey reads the key in a file. It creates a missing one, unless there is a vault already, which no other key
-// opens.
+// LoadKey reads the key in a file. If the file is missing, it creates a key, but not if there is a vault already,
+// which only its own key can open.
 func LoadKey(path, vault string) (*Key, error) {
 	b, err := os.ReadFile(path)
 	if err == nil {

@@ -16,8 +16,8 @@ import (
 // concurrent use.
 //
 // It moves a window, as long as the shortest needle, over the text, and looks at the window's last three bytes. They
-// usually show that no needle can begin within the next bytes, so the window skips those (the algorithm of Wu and
-// Manber). The longer the needles, the more it skips.
+// usually show that no needle can begin within the next bytes, so the window skips these bytes (the algorithm of Wu
+// and Manber). The longer the needles, the more it skips.
 type Redactor struct {
 	window  int
 	longest int
@@ -89,7 +89,7 @@ func needles(secrets map[string][]string) []*needle {
 	return all
 }
 
-// needleCost estimates what a needle takes in memory beside its text, in bytes.
+// needleCost estimates what a needle takes in memory in addition to its text, in bytes.
 const needleCost = 160
 
 // Size estimates the memory of a redactor, in bytes.
@@ -119,9 +119,9 @@ func hash(b []byte) uint16 {
 	return uint16((uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16) * 0x9E3779B1 >> 16)
 }
 
-// find returns the position of the next needle in b, and the needle: the first and, at one position, the longest. If n
-// is nil, a needle of which b has only the beginning may start at the position; for a final b, the position is the end
-// of b.
+// find returns the position of the next needle in b, and the needle. If several needles begin at one position, it
+// returns the longest. If n is nil, there is no needle in b, but one can begin at the position and continue after b;
+// for a final b, the position is the end of b.
 func (r *Redactor) find(b []byte, from int, final bool) (int, *needle) {
 	for i := from + r.window; i <= len(b); {
 		h := hash(b[i-block : i])
@@ -145,7 +145,8 @@ func (r *Redactor) find(b []byte, from int, final bool) (int, *needle) {
 	return len(b), nil
 }
 
-// match returns the longest needle with which b begins; open is true if b can still become a longer one.
+// match returns the longest needle with which b begins; open is true if b, with the text that follows it, can begin
+// with a longer one.
 func (s needleSet) match(b []byte, final bool) (n *needle, open bool) {
 	after, _ := slices.BinarySearchFunc(s, b, func(n *needle, b []byte) int {
 		if bytes.Compare(n.text, b) <= 0 {
@@ -159,7 +160,7 @@ func (s needleSet) match(b []byte, final bool) (n *needle, open bool) {
 	if after == 0 {
 		return nil, false
 	}
-	// All texts between a beginning of b and b have that beginning.
+	// All texts between b and a beginning of b begin with that beginning, too.
 	n = s[after-1]
 	for same := commonLength(n.text, b); n != nil && len(n.text) > same; {
 		n = n.within
@@ -208,8 +209,8 @@ func (r *Redactor) String(s string) string {
 	return s
 }
 
-// Cut returns where to cut a text that still grows, at most bytes or a few more from its beginning, so that no secret is
-// in two parts. It returns 0 if that depends on the text that follows.
+// Cut returns where to cut a text that still grows, so that no secret is in two parts: after most bytes, or a few
+// more. It returns 0 if that depends on the text that follows.
 func (r *Redactor) Cut(b []byte, most int) int {
 	if r == nil {
 		return most
@@ -232,7 +233,7 @@ func (r *Redactor) Cut(b []byte, most int) int {
 	}
 }
 
-// Excerpt does the same as String, for text that may be cut out of a longer one: it also replaces possible parts of a
+// Excerpt does the same as String, for text that can be a part of a longer text: it also replaces possible parts of a
 // secret at the ends.
 func (r *Redactor) Excerpt(s string) string {
 	if r == nil {
@@ -345,7 +346,7 @@ func (r *Redactor) endings() map[string][]*needle {
 // most eight.
 func (n *needle) harmless() int { return min(len(n.text)/4, 8) }
 
-// harmless returns how many bytes can be shown of text with which needles begin.
+// harmless returns how many bytes of b can be shown, although needles begin with them.
 func (r *Redactor) harmless(b []byte) int {
 	k := len(b)
 	for _, n := range r.begins[b[0]] {

@@ -29,7 +29,7 @@ func TestForms(t *testing.T) {
 		"itself":                key,
 		"in a URL's query":      url.QueryEscape(key),
 		"in a URL's path":       url.PathEscape(key),
-		"in lower-case escapes": strings.ToLower(url.QueryEscape("&\"=<")) + "x", // held against nothing: see below
+		"in lower-case escapes": strings.ToLower(url.QueryEscape("&\"=<")) + "x", // not compared with anything: see below
 		"in JSON":               string(quoted),
 		"in Go":                 strconv.Quote(key),
 		"in HTML":               html.EscapeString(key),
@@ -50,7 +50,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestBase64InLines: the output of `base64` for a secret that is longer than its lines.
+// TestBase64InLines: a long secret is found in the lines that `base64` prints.
 func TestBase64InLines(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat(key, 3)
@@ -260,8 +260,8 @@ func TestManyNeedlesWithOneBeginning(t *testing.T) {
 	}
 }
 
-// BenchmarkNothingMatches measures the cost of output without secrets and, for comparison, that of a copy and that of a
-// plain search for one form after the other.
+// BenchmarkNothingMatches measures the cost of searching output without secrets. For comparison, it measures a copy,
+// and a plain search for one form after the other.
 func BenchmarkNothingMatches(b *testing.B) {
 	text := logText(1 << 20)
 	for _, secrets := range []int{0, 1, 10, 100} {
@@ -345,7 +345,7 @@ func TestJSONThatExplodes(t *testing.T) {
 	}
 }
 
-// TestCut: a text is cut where no secret is, and nowhere while the text that follows can decide.
+// TestCut: a text is cut outside of secrets, and not at all if that depends on text that is still to come.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	r := NewRedactor(map[string][]string{"KEY": {"correct-horse-battery"}})

@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// idle is the pause after which a program that prints nothing more may be waiting for a reader.
+// idle is how long a program must print nothing before it is assumed to wait for a reader.
 const idle = 50 * time.Millisecond
 
 // relay passes output on with the secrets replaced.
@@ -32,7 +32,7 @@ type relay struct {
 	idleTimer *time.Timer
 }
 
-// lane is one of the streams.
+// lane is stdout or stderr.
 type lane struct {
 	stream
 	name hutch.Stream
@@ -68,7 +68,7 @@ func (f *relay) lane(s hutch.Stream) *lane {
 	return &f.lanes[0]
 }
 
-// output takes a piece of output.
+// output handles a piece of output.
 func (f *relay) output(o hutch.Output) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,7 +84,7 @@ func (f *relay) output(o hutch.Output) error {
 	if begin < f.from {
 		l.passed = old + int(min(f.from-begin, int64(len(o.Data))))
 	}
-	at := func(n int) int64 { // a lower bound for the first held bytes
+	at := func(n int) int64 { // exact for new bytes; a lower bound for bytes that were held already
 		if n >= old {
 			return begin + int64(n-old)
 		}

@@ -30,7 +30,7 @@ func (k *kept) ResumeExec(_ context.Context, _, _ string, cursor int64, out func
 func TestResumeInTheMiddleOfASecret(t *testing.T) {
 	t.Parallel()
 	text := "before " + value + " after"
-	rest := value[len(value)-6:] // what only the secret ends with
+	rest := value[len(value)-6:] // an ending that only the secret has
 	for from := range text {
 		for cursor := range text {
 			var got strings.Builder

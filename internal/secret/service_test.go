@@ -91,7 +91,7 @@ func argument(t reflect.Type, seen *[]string) reflect.Value {
 	return reflect.Zero(t)
 }
 
-// texts are all texts in v.
+// texts returns all texts in v, as one text.
 func texts(v any) string {
 	if err, ok := v.(error); ok {
 		e := hutch.AsError(err)
@@ -342,7 +342,7 @@ func of(texts ...string) (l log) {
 	return l
 }
 
-// read hands out what comes after a cursor, in its pieces.
+// read passes on the output after a cursor, in its pieces.
 func (l log) read(_ context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
 	cursor := req.Cursor
 	for _, o := range l {
@@ -365,7 +365,7 @@ func (l log) service() (svc hutch.Service, req hutch.LogsRequest) {
 	return redacting(&played{logs: l.read}), hutch.LogsRequest{SandboxID: "s", ProcessID: "p"}
 }
 
-// shown is the text that a reader gets, and the cursors at which it can stop.
+// shown is the text that a reader receives, and the cursors at which the reader can stop.
 type shown struct {
 	text    map[hutch.Stream]string
 	cursors []int64
@@ -393,8 +393,8 @@ func read(t *testing.T, svc hutch.Service, req hutch.LogsRequest) shown {
 	return s
 }
 
-// TestCursorsContinue: a reader that stops anywhere and continues from there sees the rest, and never the rest of a
-// secret.
+// TestCursorsContinue: a reader that stops anywhere and continues from there sees all that follows, but never a part
+// of a secret.
 func TestCursorsContinue(t *testing.T) {
 	t.Parallel()
 	whole := "begin " + value + " middle " + value + value + " end"
@@ -415,8 +415,8 @@ func TestCursorsContinue(t *testing.T) {
 	}
 }
 
-// suffixes are the texts that can be seen from a cursor on: everything after it, with the whole mark of a secret
-// across it.
+// suffixes returns the texts that a reader can see from a cursor on: everything after the cursor and, if it is within
+// a secret, the whole marker of that secret.
 func suffixes(want, whole string, cursor int64) []string {
 	before := whole[:cursor]
 	for at := 0; ; {
@@ -489,7 +489,7 @@ func TestAPromptIsNotHeldBack(t *testing.T) {
 	})
 }
 
-// TestReaderLeavesAtAPrompt: leaving ends the run, also if no further output reveals it.
+// TestReaderLeavesAtAPrompt: when the reader leaves, the run ends, even if no further output comes.
 func TestReaderLeavesAtAPrompt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -558,7 +558,7 @@ func (l *leaks) Resume(context.Context, string) (hutch.Sandbox, error) {
 	return full[hutch.Sandbox](), l.err()
 }
 
-// A reader of the output since a time sees no part of a secret that began before that time.
+// A reader that requests the output since a time sees no part of a secret that began before that time.
 func TestLogsSinceTheMiddleOfASecret(t *testing.T) {
 	t.Parallel()
 	whole := of("old ", value[:5], value[5:]+" new\n")

@@ -80,7 +80,7 @@ func TestServersShareSecrets(t *testing.T) {
 	if _, err := b.Value("two", "KEY"); hutch.KindOf(err) != hutch.NotFound {
 		t.Errorf("another owner gets it: %v", err)
 	}
-	// Both set another at once: neither is lost.
+	// Both servers set another secret at once: neither is lost.
 	done := make(chan error, 2)
 	for v, name := range map[*secret.Vault]string{a: "FROM_A", b: "FROM_B"} {
 		go func() {

@@ -12,7 +12,7 @@ type stream struct {
 // the held text.
 type emit func(data []byte, end int, marker bool)
 
-// write takes the next piece.
+// write handles the next piece.
 func (s *stream) write(b []byte, out emit) {
 	if len(s.held) > 0 {
 		s.held = append(s.held, b...)
@@ -24,8 +24,8 @@ func (s *stream) write(b []byte, out emit) {
 // release passes on everything, because no more text follows.
 func (s *stream) release(out emit) { s.drain(s.held, true, out) }
 
-// releaseHeld passes on the harmless part of the held text when no more seems to follow: a prompt is not held back because
-// of its last letters.
+// reveal passes on the harmless part of the held text if no more text seems to follow: a prompt must not be held back
+// because of its last letters.
 func (s *stream) reveal(out emit) {
 	if len(s.held) == 0 {
 		return

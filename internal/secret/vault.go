@@ -32,7 +32,7 @@ import (
 
 const (
 	maxOwned = 256 << 10 // bytes of the values of one owner
-	// retention is how long a replaced or deleted value is still searched for, because programs that got it continue
+	// retention is how long a replaced or deleted value is still searched for, because programs that have it continue
 	// to run.
 	retention = 30 * 24 * time.Hour
 	maxFile   = 256 << 20
@@ -52,8 +52,9 @@ type Vault struct {
 	// brokered are the given secrets that are brokered.
 	brokered map[string]hutch.Brokering
 
-	// changing is held for one change of the secrets at a time. It is written to the disk, and its redactor is made,
-	// without mu: both take long, and calls of all owners need mu. Then the change holds both.
+	// changing is held for one change of the secrets at a time. The change is written to the disk, and its redactor is
+	// made, without holding mu: both take long, and calls of all owners need mu. At its end, the change holds changing
+	// and mu.
 	changing sync.Mutex
 	opening  bool // while OpenShared reads the documents of all owners
 
@@ -135,7 +136,7 @@ func OpenShared(ctx context.Context, collection *store.Collection, given map[str
 // documentKey returns the key of an owner's document.
 func documentKey(owner string) string { return "owner/" + owner }
 
-// apply makes the secrets of an owner as the document says.
+// apply replaces the secrets of an owner by those of a document.
 func (v *Vault) apply(key string, doc []byte) error {
 	d := document{Version: version}
 	if doc != nil {
@@ -311,8 +312,8 @@ func (v *Vault) givenEntry(name string) entry {
 	return e
 }
 
-// Value returns the value of a secret for an owner's program, the owner's before the server's; if it is brokered, it
-// returns the placeholder.
+// Value returns the value of a secret for a program of an owner, or the placeholder if the secret is brokered. If the
+// owner and the server have a secret of that name, the owner's is used.
 func (v *Vault) Value(owner, name string) (string, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -352,9 +353,9 @@ func unknown(name string, known []string) error {
 	return hutch.Errorf(hutch.NotFound, "there is no secret %s: set it with `hutch secret set %[1]s`%s", name, others).With("secret", name)
 }
 
-// Redactor replaces the secrets that the caller's sandboxes can hold. The server's own calls see the sandboxes of all
-// owners, so all secrets are replaced. It does not replace secrets of other owners: that would confirm a guess of
-// one.
+// Redactor returns a redactor of the secrets that the caller's sandboxes can hold. The server's own calls see the
+// sandboxes of all owners, so their redactor has all secrets. Other redactors have no secrets of other owners:
+// replacing such a secret would confirm a correct guess of it.
 func (v *Vault) Redactor(ctx context.Context) *Redactor {
 	owner, _ := caller.OwnerOf(ctx)
 	if owner.ID == "" {
@@ -384,7 +385,7 @@ func (v *Vault) Redactor(ctx context.Context) *Redactor {
 	}
 }
 
-// All replaces the secrets of all owners.
+// All returns a redactor of the secrets of all owners.
 func (v *Vault) All() *Redactor {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -460,7 +461,7 @@ func (d *document) index(owner, name string) int {
 	return slices.IndexFunc(d.Secrets, func(e entry) bool { return e.Owner == owner && e.Name == name })
 }
 
-// find returns a secret; nil if there is none.
+// find returns a secret, or nil if it does not exist.
 func (d *document) find(owner, name string) *entry {
 	if i := d.index(owner, name); i >= 0 {
 		return &d.Secrets[i]
@@ -482,7 +483,7 @@ func (d *document) retire(owner, name string) bool {
 	return true
 }
 
-// forget drops an owner's oldest retired values if there are many.
+// forget drops an owner's oldest retired values if all of them together are too large.
 func (d *document) forget(owner string) {
 	size := 0
 	for i := len(d.Retired) - 1; i >= 0; i-- {

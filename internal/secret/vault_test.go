@@ -21,7 +21,7 @@ import (
 
 const value = "ghp_0a1b2c3d4e5f6g7h8i9j"
 
-// safe is where a vault is.
+// safe is the folder of a vault.
 type safe struct{ dir string }
 
 func (s safe) path() string    { return filepath.Join(s.dir, "secrets.age") }
@@ -236,8 +236,8 @@ func TestKilledWhileItSaves(t *testing.T) {
 	}
 }
 
-// TestChangesDelayNoOtherOwner: while the secrets of an owner are changed, which takes long for many lines, calls of others
-// do not wait.
+// TestChangesDelayNoOtherOwner: a change of an owner's secrets takes long if they have many lines, but calls of other
+// owners do not wait for it.
 func TestChangesDelayNoOtherOwner(t *testing.T) {
 	t.Parallel()
 	v := safe{t.TempDir()}.open(t, nil)
@@ -329,8 +329,8 @@ func many(n int) map[string]string {
 	return all
 }
 
-// A header rule gets an owner's own secrets, and the server's that programs can have, and no brokered one, which a rule
-// could send to another host.
+// A header rule can use an owner's own secrets, and those of the server that programs can have. It cannot use a
+// brokered secret, because the rule could send it to another host.
 func TestSecretForAHeader(t *testing.T) {
 	t.Parallel()
 	v := safe{t.TempDir()}.open(t, map[string]string{"GIVEN": "given-value", "GUARDED": "guarded-value"})

@@ -4,17 +4,19 @@
 // As root it packs the files of all users with their owners.
 //
 // The root is an overlay: written files are on another device than the image's, so a walk over all names finds them
-// anywhere. A file of the image that was changed and not replaced can show the device of the image, as overlayfs keeps
-// its inode number: its ctime is that of the change, which no program can set. Folders do not show their device; all that
-// belong to the user are packed. Files of the image that the user has deleted are not recorded.
+// anywhere. A file of the image that was changed but not replaced can still be on the image's device, because
+// overlayfs keeps its inode number. Such a file is found by its ctime, the time of the change, which no program can
+// set. For folders, the device does not show whether they were written, so all folders of the user are packed. Files
+// of the image that the user has deleted are not recorded.
 //
 // The archive follows GNU tar in its content and in what it tolerates: a file that vanishes or shrinks meanwhile is not
 // an error, nor is a mode or time of a folder that belongs to another user.
 //
-// Package files writes tar, too, and the two writers differ in each decision. That one is for a caller who requested
-// the files: it refuses a file that changed while it was read, leaves out the agent's temporary files, writes no owner
-// or setuid bit, and can write zip. This one keeps a state that is restored later: it must not fail because a program
-// is still running, and it keeps second names, named pipes and setuid bits. They could share only one header.
+// Package files writes tar, too, but its writer differs in each decision. It is for a caller who requested the files:
+// it refuses a file that changed while it was read, leaves out the agent's temporary files, writes no owner or setuid
+// bit, and can write zip. The writer here keeps a state that is restored later: it must not fail because a program is
+// still running, and it keeps second names, named pipes and setuid bits. The two could share only the code for one
+// header.
 package tarball
 
 import (
@@ -37,7 +39,7 @@ import (
 
 // Pack writes the user's files below root, which is "/" except in tests. Sockets and devices are left out.
 //
-// The user's folders can be mounts themselves, also below others; other mounts are left out.
+// folders are the user's folders. They can be mounts, also below each other; other mounts are left out.
 func Pack(out io.Writer, root string, folders ...string) error {
 	return pack(out, root, folders, []string{root})
 }
@@ -51,7 +53,7 @@ func PackFolders(out io.Writer, root string, folders ...string) error {
 	return pack(out, root, folders, from)
 }
 
-// pack walks from some paths.
+// pack packs the files below the paths in from.
 func pack(out io.Writer, root string, folders, from []string) error {
 	w := bufio.NewWriterSize(out, bufferSize)
 	p := &packer{tar: tar.NewWriter(w), root: root, user: os.Getuid(), first: map[file]string{}, buffer: make([]byte, bufferSize)}
@@ -104,7 +106,7 @@ type packer struct {
 	tar            *tar.Writer
 	root           string
 	user           int
-	folders, files uint64          // devices
+	folders, files uint64          // the devices of folders, and of newly written files
 	began          time.Time       // when the sandbox began; zero if unknown
 	first          map[file]string // the first names of files that have several names
 	mounts         []uint64        // devices of the user's folders that are mounts
@@ -112,9 +114,9 @@ type packer struct {
 	buffer         []byte          // buffer of the file that is read
 }
 
-// Untouched returns the time, in seconds, of an initial file of a sandbox at a path, until a program changes it. Each
-// path has a different time, on the first day of 1970: so a copy of such a file is not recognized as one, nor is a file
-// whose time was set to zero, as reproducible builds do.
+// Untouched returns the modification time that an initial file of a sandbox at a path has until a program changes it.
+// Each path has a different time, in whole seconds on the first day of 1970. So neither a copy of such a file, nor a
+// file whose time was set to zero, as reproducible builds do, is mistaken for an initial file.
 func Untouched(path string) time.Time {
 	sum := fnv.New32a()
 	sum.Write([]byte("/" + strings.Trim(path, "/")))
@@ -124,7 +126,7 @@ func Untouched(path string) time.Time {
 // ours is a folder that each sandbox has from its beginning, and that no program can change.
 const ours = "/.hutch"
 
-// others are files that every sandbox has separately, and separate are folders whose content it has separately.
+// Every sandbox has its own files at others, and its own content in the folders at separate.
 var (
 	others   = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
 	separate = []string{"/dev", "/proc", "/sys", ours}
@@ -264,7 +266,7 @@ func Unpack(in io.Reader, root string) error {
 			return err
 		}
 	}
-	for i := len(folders) - 1; i >= 0; i-- { // last: writing changes the time of a folder, and may need another mode
+	for i := len(folders) - 1; i >= 0; i-- { // last: writing changes the time of a folder, and can require another mode
 		path := filepath.Join(root, folders[i].Name)
 		setOwner(path, folders[i])
 		os.Chmod(path, folders[i].FileInfo().Mode())

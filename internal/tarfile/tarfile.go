@@ -8,7 +8,7 @@ import (
 )
 
 // Add writes a regular file with the header h, whose type and size it sets. The size is the file's size at the time of
-// the call: data that is added later is left out. If it shrinks, the error is io.ErrUnexpectedEOF.
+// the call: data that is added later is left out. If the file shrinks, the error is io.ErrUnexpectedEOF.
 func Add(out *tar.Writer, f *os.File, h tar.Header) error {
 	info, err := f.Stat()
 	if err != nil {

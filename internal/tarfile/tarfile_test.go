@@ -24,7 +24,8 @@ func (c *changing) Write(p []byte) (int, error) {
 	return c.Buffer.Write(p)
 }
 
-// A file that grows while it is written has its earlier size, and the next file follows it. One that shrinks is an error.
+// A file that grows while it is written has its earlier size, and the next file follows it. A file that shrinks is an
+// error.
 func TestFilesThatChange(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

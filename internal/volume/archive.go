@@ -15,7 +15,7 @@ import (
 const (
 	mostEntries = 300_000
 	mostNames   = 64 << 20 // bytes of all paths, which are in memory while an archive is written
-	largeNames  = 4 << 20  // bytes of all paths of an archive that waits for others of its owner
+	largeNames  = 4 << 20  // if the paths of an archive have more bytes, it waits for other archives of its owner
 	mostAfter   = 1 << 20  // bytes after the end of an archive
 	entryMemory = 64       // bytes of memory for an entry, without its path
 )
@@ -25,7 +25,7 @@ var errNoRoom = hutch.Errorf(hutch.Exhausted, "the requests of this token that a
 	With("limit", "memory of requests").With("retryAfter", 1)
 
 // writer writes an archive that every sandbox can unpack: every path stays below the folder, every folder comes before
-// its content, no entry is there twice or below anything but a folder, and there are only files, folders and symbolic
+// its content, no entry occurs twice or is below anything but a folder, and there are only files, folders and symbolic
 // links, without owners and without setuid bits.
 type writer struct {
 	tar    *tar.Writer
@@ -35,7 +35,7 @@ type writer struct {
 	size   int64
 	names  int
 	folder map[string]bool // by path: whether it is a folder
-	room   func(int) bool  // reserves memory for a number of bytes, if available; nil does not ask
+	room   func(int) bool  // reserves memory for a number of bytes, and reports whether that was possible; nil reserves none
 	large  func() error    // is called before each entry of an archive with many names; nil allows all
 }
 
@@ -207,7 +207,8 @@ func refused(err error, name string) error {
 	return err
 }
 
-// selectEntries writes the entries of a volume's archive at a path, named from its last part on.
+// selectEntries writes the entries of a volume's archive at and below a path. Their names begin with the last part of
+// the path.
 func selectEntries(in io.Reader, at string, out io.Writer) (found bool, err error) {
 	r, w := tar.NewReader(in), tar.NewWriter(out)
 	above := path.Dir(at) + "/"

@@ -23,7 +23,7 @@ type pair struct {
 	Sum  string `json:"sha256"` // sum of the file
 }
 
-// readBase returns the base of the volume with the record rec.
+// readBase returns the base that rec, the record of a volume, names.
 func (s *Store) readBase(k key, rec record) (base, error) {
 	b := base{}
 	if rec.Base == "" {

@@ -277,8 +277,8 @@ type newContent struct {
 	writer *writer
 }
 
-// publish makes a file the content of a volume. Content that has not changed is not a new version. also changes the
-// record in the same step; it can be nil.
+// publish makes a file the content of a volume. Unchanged content is not a new version. The function also, if not nil,
+// changes the record in the same step.
 func (s *Store) publish(k key, c newContent, free func() error, also func(*record)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,7 +303,7 @@ func (s *Store) publish(k key, c newContent, free func() error, also func(*recor
 		also(&rec)
 	}
 	if err := s.write(k, &rec); err != nil {
-		return err // the record may be on disk: Open removes the content file that the record does not name
+		return err // the record can be on disk: Open removes the content file that the record does not name
 	}
 	s.volumes[k] = &rec
 	return removeOld(dir, old, &rec)

@@ -20,10 +20,10 @@ import (
 	"hutch/internal/durable"
 )
 
-// errBusy ends a pull because the content may not change now.
+// errBusy ends a pull because the content must not change now.
 var errBusy = errors.New("a sandbox writes to the volume")
 
-// pull makes the content of a volume equal to the changes of its bucket, if free allows that. Links, empty folders and
+// pull applies the changes of a bucket to the content of its volume, if free allows that. Links, empty folders and
 // permissions, which no bucket has, are kept.
 func (x *exchange) pull(ctx context.Context, free func() error) error {
 	if x.l.equals(x.old) && x.rec.Content != "" || len(x.l.files)+len(x.l.folders)+len(x.old) == 0 || free() != nil {

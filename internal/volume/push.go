@@ -108,7 +108,7 @@ type pusher struct {
 	files map[string]localFile
 }
 
-// putAll writes the files that are not as in the base.
+// putAll writes the files that differ from the base.
 func (p pusher) putAll(ctx context.Context, f *os.File) error {
 	return eachEntry(f, p.k.name, func(h *tar.Header, body io.Reader) error {
 		file := p.files[h.Name]

@@ -58,10 +58,10 @@ func (s *Store) openBucket(owner string, b hutch.VolumeBucket) (*bucket.Bucket, 
 	return bucket.Open(at, b.KeyID, key, s.transport)
 }
 
-// Sync exchanges changes with the bucket of a volume: first its own go to the bucket, and then those of the bucket come
-// here. free is called with the store locked, and its error leaves the content unchanged: a sandbox that writes to the
-// volume started with the old content, and its next save would treat new files of the bucket as deleted. A volume
-// without a bucket is not changed.
+// Sync exchanges changes with the bucket of a volume: first it writes the volume's changes to the bucket, and then it
+// applies the bucket's changes to the volume. free is called with the store locked, and its error leaves the content
+// unchanged: a sandbox that writes to the volume started with the old content, and its next save would treat new files
+// of the bucket as deleted. A volume without a bucket is not changed.
 func (s *Store) Sync(ctx context.Context, owner, name string, free func() error) error {
 	k := key{owner, name}
 	rec, err := s.copyOf(k)
@@ -223,7 +223,7 @@ func (s *Store) unsyncedKeys() (list []key) {
 	return list
 }
 
-// update changes a record, of a volume that is still the one of rec.
+// update changes the record of a volume, if it is still the volume of rec.
 func (s *Store) update(k key, rec record, change func(*record)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,7 +240,7 @@ func (s *Store) update(k key, rec record, change func(*record)) error {
 	return removeOld(s.folder(k), old, &now)
 }
 
-// sameLocked finds a volume that is still the one of rec, not a new one with the same name.
+// sameLocked finds a volume, if it is still the volume of rec and not a new one with the same name.
 func (s *Store) sameLocked(k key, rec record) (*record, error) {
 	now, err := s.findLocked(k)
 	if err == nil && !now.Volume.CreatedAt.Equal(rec.Volume.CreatedAt) {

@@ -22,7 +22,7 @@ import (
 	"hutch/internal/hutchtest/s3"
 )
 
-// keyOf is the access key of the services in these tests.
+// keyOf returns the access key of the services in these tests.
 func keyOf(_, name string) (string, error) {
 	if name != "S3_KEY" {
 		return "", hutch.Errorf(hutch.NotFound, "there is no secret %s", name)
@@ -395,8 +395,8 @@ func TestLongETag(t *testing.T) {
 	}
 }
 
-// TestSlowBucketsOfOthers: however many owners have buckets that do not answer, that of another owner is exchanged after a
-// moment.
+// TestSlowBucketsOfOthers: however many owners have buckets that do not answer, the exchange of another owner's bucket
+// begins after a moment.
 func TestSlowBucketsOfOthers(t *testing.T) {
 	t.Parallel()
 	hang, arrived := make(chan struct{}), make(chan struct{}, 10*mostSyncs)

@@ -276,8 +276,8 @@ func (s *Store) findLocked(k key) (*record, error) {
 	return nil, hutch.Errorf(hutch.NotFound, "there is no volume %q: list the volumes, or create it", k.name)
 }
 
-// Remove removes a volume, while its content is not being replaced. free is called with the store locked, and its error
-// keeps the volume. force removes a volume with changes that are not in its bucket.
+// Remove removes a volume, after any change of its content has ended. free is called with the store locked, and its
+// error keeps the volume. force removes a volume with changes that are not in its bucket.
 func (s *Store) Remove(ctx context.Context, owner, name string, force bool, free func() error) error {
 	k := key{owner, name}
 	dir := s.folder(k)

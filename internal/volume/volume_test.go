@@ -236,7 +236,7 @@ func TestManyEntries(t *testing.T) {
 	}
 }
 
-// TestPackFails: an archive is whole only if its maker says so, even if it ends between two entries.
+// TestPackFails: an archive is complete only if pack succeeds, even if the archive ends between two entries.
 func TestPackFails(t *testing.T) {
 	s, _ := newStore(t)
 	save(t, s, "good=1")
@@ -434,7 +434,7 @@ func TestMemoryOfRequests(t *testing.T) {
 	}
 }
 
-// A save that never ends in time is a problem that the record names; one that was cancelled is not.
+// A save that does not end in time is a problem, and the record says so. A cancelled save is not a problem.
 func TestSlowSaveIsAProblem(t *testing.T) {
 	s, _ := newStore(t)
 	slow := func(ctx context.Context) (problem string, err error) {
@@ -458,8 +458,8 @@ func TestSlowSaveIsAProblem(t *testing.T) {
 	}
 }
 
-// TestLargeSavesTakeTurns: the names of an archive are in memory while it is saved, so the volumes of one owner that have
-// very many are saved one after the other. Small ones, and those of other owners, do not wait.
+// TestLargeSavesTakeTurns: the names of an archive are in memory while it is saved, so one owner's volumes with very
+// many names are saved one after the other. Small volumes, and volumes of other owners, do not wait.
 func TestLargeSavesTakeTurns(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.TempDir(), Options{})

@@ -13,8 +13,8 @@ type Identity struct {
 	Tell map[string]string `json:"tell,omitempty"`
 }
 
-// Adopt gives the instance an identity. Running processes keep the old one. With another token, all connections close,
-// and this client cannot be used any more.
+// Adopt gives the instance an identity. Running processes keep the old one. If the token changes, all connections
+// close, and this client cannot be used any more.
 func (c *Client) Adopt(ctx context.Context, i Identity) error {
 	_, err := call[struct{}](ctx, c, Request{Op: "adopt", Adopt: &i})
 	return err

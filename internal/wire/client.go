@@ -20,8 +20,8 @@ import (
 
 const (
 	replyTime = 30 * time.Second // for a request with one answer, on a busy host
-	// killGrace is how long after its time limit a process can be reported dead before its agent counts as hung. A
-	// sentry on two busy cores needs that long to end five hundred processes.
+	// killGrace is how much time an agent has, after the time limit of a process, to report that the process is dead.
+	// After that, the agent counts as hung. A sentry on two busy cores needs that long to end five hundred processes.
 	killGrace = 28 * time.Second
 	// welcomeTime is how long the first connection of a request waits for its welcome; each further one waits twice
 	// as long, up to replyTime.
@@ -34,7 +34,7 @@ const (
 type Client struct {
 	dial  func(context.Context) (net.Conn, error)
 	token string
-	nonce func() []byte // [NewNonce], but in tests
+	nonce func() []byte // NewNonce, except in tests
 
 	mu     sync.Mutex
 	idle   []*conn
@@ -175,8 +175,8 @@ func (c *Client) stream(ctx context.Context, req Request, stdin io.Reader, out f
 	return s.exit, err
 }
 
-// do sends a request on a free connection and passes the first answer to then, which reads up to the last frame of
-// the request. If the connection is still valid then, it is kept.
+// do sends a request on a free connection, and passes the first frame of the answer to the function then, which reads
+// the other frames of the request. If the connection is still valid afterwards, do keeps it for the next request.
 func (c *Client) do(ctx context.Context, req Request, then func(*conn, Type, []byte) error) error {
 	body, err := json.Marshal(req)
 	if err != nil {
@@ -217,7 +217,7 @@ func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }
 
-// fault turns the error of a broken request into one for the caller.
+// fault turns the error of a failed request into one for the caller.
 func (c *Client) fault(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -258,8 +258,8 @@ func (c *Client) conn(ctx context.Context) (*conn, bool, error) {
 	return cn, false, nil
 }
 
-// open opens a connection. If no welcome arrives, open closes it and tries another. That is safe because no request was
-// sent: a wake-up can be lost after the accept.
+// open opens a connection. A wake-up can be lost after the accept, so if no welcome arrives, open closes the
+// connection and tries another. That is safe because no request was sent.
 func (c *Client) open(ctx context.Context) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, replyTime)
 	defer cancel()
@@ -369,8 +369,8 @@ func (cn *conn) begin(ctx context.Context, body []byte) (Type, []byte, error) {
 	return t, payload, nil
 }
 
-// end finishes the request and reports whether the connection can be reused: not if there is unread data, which could
-// be taken for the next answer.
+// end finishes the request and reports whether the connection can be reused. It cannot if there is unread data, which
+// would look like the next answer.
 func (cn *conn) end(good bool) bool {
 	if !cn.stop() || !good || cn.busy || cn.r.Buffered() > 0 {
 		cn.Close()

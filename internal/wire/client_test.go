@@ -28,7 +28,7 @@ type peer struct {
 
 func newPeer(c net.Conn) *peer { return &peer{c, NewReader(c, MaxRequest), NewWriter(c)} }
 
-// Write sends a frame; it is not the connection's Write.
+// Write sends a frame. It hides the connection's Write.
 func (p *peer) Write(t Type, payload []byte) error { return p.Writer.Write(t, payload) }
 
 func (p *peer) send(t Type, payload string) error { return p.Write(t, []byte(payload)) }
@@ -74,7 +74,7 @@ func (p *peer) exit(code int, cursor int64) {
 	p.WriteJSON(TypeExit, Exit{State: state, Code: code, Cursor: cursor})
 }
 
-// honest answers requests as an agent does. The command echo copies stdin; any other is printed.
+// honest answers requests as an agent does. A process with stdin copies its stdin; any other prints its request.
 func (p *peer) honest() {
 	p.hello()
 	for {
@@ -145,7 +145,7 @@ func agent(t testing.TB, script func(*peer)) (*Client, *atomic.Int32) {
 	return c, &dialed
 }
 
-// pipeAgent is agent without sockets, for tests with fake time.
+// pipeAgent does the same as agent, without sockets, for tests with fake time.
 func pipeAgent(t *testing.T, script func(*peer)) *Client {
 	t.Helper()
 	c := NewClient(func(context.Context) (net.Conn, error) {
@@ -276,7 +276,7 @@ type fails struct{ error }
 
 func (f fails) Read([]byte) (int, error) { return 0, f.error }
 
-// The program can end while a read of stdin, which nothing can interrupt, blocks.
+// The program can end during a read of stdin that blocks, and that nothing can interrupt.
 func TestStdinThatBlocks(t *testing.T) {
 	t.Parallel()
 	c, dialed := agent(t, func(p *peer) {
@@ -515,7 +515,7 @@ func TestSlowReaderOutlivesTheTimeLimit(t *testing.T) {
 	})
 }
 
-// Times come only if they were asked for, and an agent that is too old for them sends none.
+// The times of output come only if they were requested, and an agent that is too old for them sends none.
 func TestTimesOfOutput(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

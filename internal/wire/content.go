@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// Unbounded is the agent's window when it takes data as fast as it arrives.
+// Unbounded is the window of an agent that takes data as fast as it arrives.
 const Unbounded = maxCount
 
 // Content reads the data of I frames, up to the next E frame. It reads as much as has arrived, many frames at a time:

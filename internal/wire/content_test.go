@@ -56,7 +56,8 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// FuzzContent reads the same as the frames one by one, however it comes.
+// FuzzContent checks that Content returns the same data as a reader of single frames, in whatever pieces the data
+// arrives.
 func FuzzContent(f *testing.F) {
 	f.Add(frames(true, "a", "", "bcd"), 1)
 	f.Add(frames(false, "a"), 7)

@@ -18,11 +18,11 @@ const (
 )
 
 const (
-	// MaxContexts is how many contexts a sandbox may have at once.
+	// MaxContexts is how many contexts a sandbox can have at once.
 	MaxContexts = 128
-	// MaxQueued is how many runs may wait in one context.
+	// MaxQueued is how many runs can wait in one context.
 	MaxQueued = 256
-	// maxMessage bounds one message of an interpreter, put together.
+	// maxMessage is the longest message of an interpreter, all its pieces together.
 	maxMessage = 8 << 20
 	// MaxPiece bounds one piece of a message.
 	MaxPiece = 48 << 10
@@ -86,7 +86,7 @@ type Run struct {
 	TimeoutMS int64 `json:"timeoutMs,omitempty"`
 }
 
-// Begun says that a run has started.
+// Begun reports that a run has started.
 type Begun struct {
 	Fresh bool `json:"fresh,omitempty"` // it is the first run of its interpreter
 }
@@ -150,8 +150,8 @@ func (c *Client) CreateContext(ctx context.Context, req Context) (ContextInfo, e
 	return call[ContextInfo](ctx, c, Request{Op: "context", Context: &req})
 }
 
-// Spare makes the agent start an interpreter for a later context with the same Argv and Source, and returns when it is
-// prepared.
+// Spare makes the agent start an interpreter for a later context with the same Argv and Source, and returns when the
+// interpreter is prepared.
 func (c *Client) Spare(ctx context.Context, req Context) error {
 	_, err := call[struct{}](ctx, c, Request{Op: "spare", Context: &req})
 	return err
@@ -179,9 +179,10 @@ func (c *Client) Interrupt(ctx context.Context, id string) error {
 	return err
 }
 
-// RunIn runs code in a context, to its end. Output goes to out and messages of the interpreter to message, in their
-// order. take is asked for the memory to put a message together; nil grants it. When ctx is done or one of these
-// functions fails, the agent interrupts the run, and RunIn returns that error.
+// RunIn runs code in a context, to its end. Output goes to out and messages of the interpreter to message, in the
+// order in which they arrive. take is called to reserve the memory in which a message is put together, and returns
+// whether there is enough; without take there always is. When ctx is done or one of these functions fails, the agent
+// interrupts the run, and RunIn returns that error.
 func (c *Client) RunIn(ctx context.Context, r Run, stdin io.Reader, take func(bytes int) bool, out func(hutch.Output) error, message func([]byte) error) (Begun, RunEnd, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -208,7 +209,7 @@ type codeRun struct {
 	begun   Begun
 	end     RunEnd
 	pieces  []byte
-	room    int // bytes that a message can have before more is taken; one message after the other uses it
+	room    int // bytes of memory for a message, before more is taken; later messages use the same memory again
 }
 
 // frame handles the frames in which a run differs from a process.
@@ -216,7 +217,7 @@ func (r *codeRun) frame(s *stream, t Type, payload []byte) (done, mine bool, err
 	switch t {
 	case TypeBegun:
 		if r.started {
-			return true, true, errors.New("a run that begins twice") // otherwise the time limit would begin again
+			return true, true, errors.New("a run that begins twice") // the time limit would start again
 		}
 		if r.started = true; r.limit > 0 {
 			s.limit = time.Now().Add(r.limit)

@@ -22,7 +22,7 @@ type Resize struct {
 	Size    hutch.Size `json:"size"`
 }
 
-// Wait waits for the end of a detached process, with Port for a server, or with Healthy for its health.
+// Wait waits for a detached process: until it ends or, with Port, its server answers or, with Healthy, it is healthy.
 type Wait struct {
 	Process string `json:"process"`
 	Port    int    `json:"port,omitempty"`

@@ -25,10 +25,11 @@ const (
 	FileWindow = 512 << 10
 )
 
-// File is a request about files. Paths and texts are bytes, because they need not be UTF-8. The fields mean what they
-// do in package hutch, for the verb in Op; fields that the verb does not have are ignored.
+// File is a request about files. Paths and texts are bytes, because they need not be UTF-8. The fields have the same
+// meaning as in package hutch for the operation Op; fields that the operation does not have are ignored.
 type File struct {
-	// User has the rights, and owns new files: as Start.User; default: Boot.UID.
+	// User is the user whose rights the request has, and who owns new files, in the same form as Start.User; default:
+	// Boot.UID.
 	User      string   `json:"user,omitempty"`
 	Path      []byte   `json:"path,omitempty"`
 	To        []byte   `json:"to,omitempty"` // target of a move or copy
@@ -64,7 +65,7 @@ func AsUser(ctx context.Context, user string) context.Context {
 	return context.WithValue(ctx, fileUser{}, user)
 }
 
-// of returns the request of the context's user.
+// of returns f as a request of the context's user.
 func (f File) of(ctx context.Context) *File {
 	f.User, _ = ctx.Value(fileUser{}).(string)
 	return &f

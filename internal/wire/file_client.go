@@ -102,8 +102,8 @@ func (r *reading) started(payload []byte) error {
 	return nil
 }
 
-// most returns how many bytes an honest agent sends: for a file with a size exactly that many, unless lines were
-// requested.
+// most returns how many bytes an honest agent sends at most. For a file with a size it sends exactly that many, unless
+// lines were requested.
 func (r *reading) most() int64 {
 	switch {
 	case r.info.Size > 0 && !r.req.Lines():
@@ -188,8 +188,8 @@ func (c *Client) Watch(ctx context.Context, req hutch.WatchRequest, out func(hut
 		listing(func(b []byte) error { return items(b, checkEvent, out) }))
 }
 
-// errLong ends a list that has more than was asked for. An honest agent ends it with an error of its own: callers that
-// collect a list rely on its limit.
+// errLong ends a list that has more items than were requested. An honest agent reports that with an error of its own.
+// Callers that collect a list rely on its limit.
 var errLong = broken(errors.New("a list with more items than were asked for"))
 
 // atMost passes on at most n items.

@@ -100,7 +100,7 @@ func (r *Reader) trim() {
 	}
 }
 
-// maxSpare is how much memory an idle connection may keep in each direction.
+// maxSpare is how much memory an idle connection can keep in each direction.
 const maxSpare = 16 << 10
 
 // Writer writes frames. It is safe for concurrent use: a frame is written by

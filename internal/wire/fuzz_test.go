@@ -191,7 +191,7 @@ func fuzzContexts(t *testing.T, ctx context.Context, c *Client, out func(hutch.O
 	}
 }
 
-// shown checks that an error is one for people.
+// shown checks that an error is fit for people to read.
 func shown(t *testing.T, err error) {
 	if e, ok := errors.AsType[*hutch.Error](err); err != nil && (!ok || len(e.Message) > 2100) {
 		t.Errorf("%#v", err)

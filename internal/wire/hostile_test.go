@@ -93,8 +93,8 @@ func TestGarbageInsteadOfAWelcome(t *testing.T) {
 	}
 }
 
-// An agent of another version is one, whatever it says to the hello. What an agent
-// of Hutch that has another token says is not taken for that.
+// An agent of another version is reported as such, whatever it answers to the hello. An agent of this version with
+// another token is not.
 func TestAgentOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -110,7 +110,7 @@ func TestAgentOfAnotherVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client, _ := agent(t, func(p *peer) {
-				p.r.Next() // the hello: a client that leaves before it breaks the connection
+				p.r.Next() // the hello: an agent that closes the connection earlier breaks it
 				c.script(p)
 			})
 			_, err := client.Ping(t.Context())
@@ -283,7 +283,7 @@ func TestListsWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestRunThatBeginsAgain: the time limit of a run counts from its begin, which comes once.
+// TestRunThatBeginsAgain: the time limit of a run counts from its begun frame, which comes only once.
 func TestRunThatBeginsAgain(t *testing.T) {
 	t.Parallel()
 	c, _ := agent(t, func(p *peer) {
@@ -337,7 +337,7 @@ func TestRefusalsAreBoundedAndPrintable(t *testing.T) {
 	}
 }
 
-// TestLimitsOfRefusals: an agent names its own limits, and not those of the server and of tokens.
+// TestLimitsOfRefusals: an agent can name its own limits, but not those of the server and of tokens.
 func TestLimitsOfRefusals(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{"processes": "processes", "disk": "disk", "sandboxes": "", "memory": "", "\x1b[2J": "", "": ""} {
@@ -348,7 +348,7 @@ func TestLimitsOfRefusals(t *testing.T) {
 	}
 }
 
-// Data after the end of an answer must not be taken for the next answer.
+// Data after the end of an answer must not count as the next answer.
 func TestAnswersAheadOfTheirRequest(t *testing.T) {
 	t.Parallel()
 	c, dialed := agent(t, func(p *peer) {
@@ -372,7 +372,7 @@ func TestAnswersAheadOfTheirRequest(t *testing.T) {
 
 func TestFloodAfterTheExit(t *testing.T) {
 	t.Parallel()
-	c, _ := agent(t, func(p *peer) { // which waits for its end
+	c, _ := agent(t, func(p *peer) { // the agent returns when the connection has ended
 		p.hello().request()
 		p.started()
 		p.exit(0, 0)
@@ -387,11 +387,11 @@ func TestFloodAfterTheExit(t *testing.T) {
 	}
 }
 
-// silent is an agent that stops after says.
+// silent returns an agent that calls says, and then sends nothing more.
 func silent(says func(*peer)) func(*peer) {
 	return func(p *peer) {
 		says(p)
-		io.Copy(io.Discard, p.Conn) // to its end
+		io.Copy(io.Discard, p.Conn) // to the end of the connection
 	}
 }
 
@@ -438,7 +438,7 @@ func TestSilence(t *testing.T) {
 						nc.Close()
 					}
 					mu.Unlock()
-					time.Sleep(time.Minute) // until the agents have seen it
+					time.Sleep(time.Minute) // until the agents have seen that the connections are closed
 				})
 			}
 		})
@@ -493,7 +493,7 @@ func TestSilenceOfManyConnections(t *testing.T) {
 		if took := time.Since(begin); !errors.Is(err, hutch.Unavailable) || took > 2*replyTime {
 			t.Errorf("%v after %v", err, took)
 		}
-		time.Sleep(time.Minute) // until the agents have seen it
+		time.Sleep(time.Minute) // until the agents have seen that the connections are closed
 	})
 }
 
@@ -530,7 +530,7 @@ func TestFloodAfterTheTimeLimit(t *testing.T) {
 				if !errors.Is(err, hutch.Unavailable) || got > maxLate+MaxReply {
 					t.Errorf("%v after %d bytes", err, got)
 				}
-				time.Sleep(time.Minute) // until the agents have seen it
+				time.Sleep(time.Minute) // until the agents have seen that the connections are closed
 			})
 		})
 	}
@@ -543,7 +543,7 @@ func TestDeafToStdin(t *testing.T) {
 		p.hello().request()
 		p.started()
 		for i := range int64(100) {
-			p.WriteCount(TypeWindow, 1<<60+i) // room enough, it says
+			p.WriteCount(TypeWindow, 1<<60+i) // claims that there is plenty of space
 			p.WriteOutput(TypeStdout, i+1, []byte("x"))
 		}
 		p.exit(0, 100)

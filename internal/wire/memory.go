@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// Relieve ends the greediest program, because the sandbox is over its memory limit.
+// Relieve ends the program that uses the most memory, because the sandbox is over its memory limit.
 type Relieve struct {
 	Used int64 `json:"used"` // bytes that the sandbox uses, by the host's count
-	// Urgent says that a process must be killed, even if it is unknown which one uses the memory.
+	// Urgent is set if a process must be killed, even if it is unknown which one uses the memory.
 	Urgent bool `json:"urgent,omitempty"`
 }
 

@@ -34,12 +34,13 @@ type Boot struct {
 	Token   string `json:"token"` // both sides prove that they know it
 	// Listen is where the agent listens: "fd:3", or "unix:path" if the instance cannot get an open descriptor.
 	Listen string `json:"listen"`
-	// Saved is the path of a file that becomes readable when the instance has been saved; empty if it cannot be saved.
+	// Saved is the path of a file that becomes readable when the instance has been saved; empty if the instance cannot
+	// be saved.
 	Saved string `json:"saved,omitempty"`
 	// UID and GID are the ids of commands, if the agent can change ids.
 	UID      int      `json:"uid"`
 	GID      int      `json:"gid"`
-	Groups   []int    `json:"groups,omitempty"` // supplementary groups of commands; work on files does not have them
+	Groups   []int    `json:"groups,omitempty"` // supplementary groups of commands; requests about files do not have them
 	Home     string   `json:"home"`
 	Dir      string   `json:"dir"`     // default working directory
 	Env      []string `json:"env"`     // KEY=VALUE, the base of every command's environment
@@ -55,8 +56,8 @@ type Boot struct {
 	Apart bool `json:"apart,omitempty"`
 	// Namespace is a descriptor of that user namespace, which the agent's program makes at its start.
 	Namespace int `json:"-"`
-	// Offer is set by the agent's program where the kernel chooses which process of the instance it kills at the memory
-	// limit: without the agent the instance ends, so programs should be killed first.
+	// Offer is set by the agent's program if the kernel chooses which process of the instance to kill at the memory
+	// limit. The kernel should then kill programs before the agent, because without the agent the instance ends.
 	Offer bool `json:"-"`
 	// Alone is set by the agent's program if the agent is not the first process of its pid namespace, but inherits all orphans
 	// there and is allowed to stop all other processes.
@@ -124,11 +125,11 @@ type Start struct {
 	User       string   `json:"user,omitempty"` // a name or UID, or one of them with :GROUP; default: Boot.UID
 	Env        []string `json:"env,omitempty"`  // KEY=VALUE; these replace variables of Boot.Env
 	TimeoutMS  int64    `json:"timeoutMs,omitempty"`
-	// Whole runs the process as root where commands can be root, instead of as User: for the programs that save and
-	// restore the files of all users.
+	// Whole runs the process as root instead of as User, in a sandbox where commands can be root: for the programs
+	// that save and restore the files of all users.
 	Whole bool `json:"whole,omitempty"`
-	// ReadAll lets the process read files that even their user cannot read, if the agent can: it is for the program
-	// that saves files. No other process gets a privilege, and this one gets no variable of the sandbox or of Env.
+	// ReadAll lets the process read files that its user cannot read, if the agent can read them. It is for the program
+	// that saves files. No other process has a privilege, and this process has no variables of the sandbox or of Env.
 	ReadAll bool                `json:"readAll,omitempty"`
 	Stdin   bool                `json:"stdin,omitempty"` // a pipe with the data of I frames; otherwise empty
 	Detach  bool                `json:"detach,omitempty"`
@@ -136,7 +137,7 @@ type Start struct {
 	// Terminal gives a detached process a controlling terminal of that size for all three descriptors. Its output is
 	// stdout.
 	Terminal *hutch.Size `json:"terminal,omitempty"`
-	// StopSignal asks a detached process to end, as 15 does: the process is not restarted after it.
+	// StopSignal is a signal that asks a detached process to end, like 15: the process is not restarted after it.
 	StopSignal int `json:"stopSignal,omitempty"`
 	// Health is checked while a detached process runs. An agent that does not know it ignores it.
 	Health *hutch.HealthCheck `json:"health,omitempty"`
@@ -153,8 +154,8 @@ type Attach struct {
 	Process string `json:"process"`
 	Cursor  int64  `json:"cursor"`
 	Follow  bool   `json:"follow,omitempty"`
-	// SinceMS skips output from before that Unix time. Times asks for time frames. An agent that knows neither ignores
-	// both.
+	// SinceMS skips output from before that Unix time, and Times requests time frames. An agent that does not know
+	// these fields ignores them.
 	SinceMS int64 `json:"sinceMs,omitempty"`
 	Times   bool  `json:"times,omitempty"`
 }

@@ -9,7 +9,7 @@ import (
 	"net"
 )
 
-// maxListening is how many ports of a list the daemon reports; it drops the rest.
+// maxListening is how many listening ports the daemon reports; it drops the rest.
 const maxListening = 1024
 
 // ports is a list of valid port numbers.

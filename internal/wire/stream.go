@@ -11,11 +11,11 @@ import (
 	"hutch"
 )
 
-// stream is the daemon's end of a start or an attach, from started to exit.
+// stream is the daemon's end of a start or an attach, from the started frame to the exit frame.
 type stream struct {
 	conn   *conn
 	out    func(hutch.Output) error
-	follow bool          // an attach, whose process may still run when it ends
+	follow bool          // set for an attach: the process can still run when the stream ends
 	from   int64         // where an attach starts, if that output is still kept
 	cursor int64         // cursor after the last output; -1 before the first output of an attach
 	limit  time.Time     // when the agent should have sent the exit; zero if never
@@ -26,7 +26,7 @@ type stream struct {
 	times  bool      // the agent can report the times of output
 	at     time.Time // time of the next output, if the agent reported it
 
-	room chan int64 // latest count of stdin bytes the program has taken
+	room chan int64 // how much stdin the program has read so far, in bytes
 }
 
 // attach makes s the stream of an attach.
@@ -80,8 +80,8 @@ func (s *stream) frames(<-chan struct{}) error {
 	}
 }
 
-// next reads a frame. After the limit, an agent has the grace to finish, and a bounded number of bytes. Only waiting
-// for the agent counts, not the time in the caller's function.
+// next reads a frame. After the limit, an agent has only s.grace and a bounded number of bytes left to finish. Only
+// waiting for the agent counts, not the time in the caller's function.
 func (s *stream) next() (Type, []byte, error) {
 	if s.limit.IsZero() {
 		return s.conn.r.Next()
@@ -104,8 +104,8 @@ func (s *stream) next() (Type, []byte, error) {
 	return t, payload, err
 }
 
-// The agent's kept log, and the content of pipes and sockets, can still arrive after the limit. An empty frame counts,
-// too.
+// After the limit, the agent's log and the content of pipes and sockets can still arrive: at most maxLate bytes. Each
+// frame counts as frameCost more, so empty frames are bounded, too.
 const (
 	maxLate   = 8*LogSize + MaxLog
 	frameCost = 64
@@ -181,7 +181,7 @@ func (s *stream) exited(payload []byte) error {
 	return nil
 }
 
-// time records when the output that follows was read.
+// time records when the next output was read.
 func (s *stream) time(payload []byte) error {
 	ms, err := parseCount(payload)
 	if err != nil || ms > lastMS || !s.times {
@@ -191,7 +191,7 @@ func (s *stream) time(payload []byte) error {
 	return nil
 }
 
-// window records how much stdin the program has taken.
+// window records how much stdin the program has read.
 func (s *stream) window(payload []byte) error {
 	n, err := parseCount(payload)
 	if err != nil {

@@ -81,8 +81,8 @@ func write(root *os.Root, h *tar.Header, content io.Reader) error {
 	return nil
 }
 
-// each calls do for every visible file of the layers, with a clean name, one layer after the other from the top: so
-// hidden names are known in time.
+// each calls do for every visible file of the layers, with a clean name. It reads the upper layers first, so that it
+// knows which names they hide.
 func each(archive string, do func(*tar.Header, io.Reader) error) error {
 	img, err := tarball.ImageFromPath(archive, nil)
 	if err != nil {
@@ -106,7 +106,7 @@ func each(archive string, do func(*tar.Header, io.Reader) error) error {
 	return nil
 }
 
-// hidden are the paths that the layers above show or remove, and whether all below them is hidden, too.
+// hidden are the paths that upper layers show or remove. A value is true if everything below its path is hidden, too.
 type hidden map[string]bool
 
 func (h hidden) covers(name string) bool {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// layerOf has entries of names, types and contents; those of links are their targets.
+// layerOf returns a layer of entries, each with a name, a type and a content. The content of a link is its target.
 func layerOf(t *testing.T, entries ...[3]string) v1.Layer {
 	t.Helper()
 	var b bytes.Buffer

@@ -113,7 +113,7 @@ func (c caches) answer(req request, body []byte) (response, error) {
 	return response{}, fmt.Errorf("unknown command %q", req.Command)
 }
 
-// entry returns the path of an id in a folder: of kind a, the result of an action, or d, an output.
+// entry returns the path of an id in a folder. kind is a for the result of an action, and d for an output.
 func entry(dir string, id []byte, kind string) string {
 	name := hex.EncodeToString(id)
 	if len(name) < 2 {

@@ -44,8 +44,8 @@ func (r *Repository) transport(proxy *url.URL) *http.Transport {
 	}
 }
 
-// through returns the proxy for a request; none for the hosts in direct. The proxy resolves names, so only addresses
-// and the names of its own machine can be refused here.
+// through returns a function that chooses the proxy for a request: none for the hosts in direct. The proxy resolves
+// names, so only addresses and the names of its own machine can be refused here.
 func through(proxy *url.URL, direct []string) func(*http.Request) (*url.URL, error) {
 	if proxy == nil {
 		return nil
@@ -95,7 +95,7 @@ func refused(name, address string) error {
 	return hutch.Errorf(hutch.Denied, "the registry leads to %s (%s), which is private, local or metadata: the server's administrator must allow the registry (--registry-private or, without TLS, --registry-insecure)", name, address)
 }
 
-// secured refuses to send a request without TLS that requires it, also after a redirect.
+// secured refuses to send a request without TLS, also after a redirect, unless insecure is set.
 type secured struct {
 	http.RoundTripper
 	insecure bool

@@ -86,7 +86,7 @@ func causeOr(ctx context.Context, err error) error {
 	return err
 }
 
-// mostRedirects is how often a registry can send the server on for one request.
+// mostRedirects is how often a registry can redirect one request of the server.
 const mostRedirects = 5
 
 // get requests a manifest or a blob. The answer's body fails when it brings no data for idleTimeout.

@@ -26,14 +26,14 @@ import (
 	"hutch"
 )
 
-// Settings are how one registry is reached.
+// Settings say how one registry is reached.
 type Settings struct {
 	// Mirrors are tried first, in this order, when images are pulled: http://HOST:PORT or https://HOST/PREFIX. Their
 	// addresses can be private, because the administrator configured them.
 	Mirrors []string `json:"mirrors,omitempty"`
 	// Private allows the registry itself, and no server that it redirects to, to have a private or loopback address.
 	Private bool `json:"private,omitempty"`
-	// Insecure talks HTTP without TLS to the registry.
+	// Insecure makes the store use HTTP without TLS for the registry.
 	Insecure bool `json:"insecure,omitempty"`
 }
 
@@ -50,7 +50,7 @@ type Options struct {
 	Settings
 	Credentials Credentials
 	IdleTimeout time.Duration // how long a server can send nothing
-	Push        bool          // asks for the right to write, and leaves out mirrors
+	Push        bool          // requests the right to write, and leaves out mirrors
 	// Proxy makes the connections to all registries except mirrors and private ones; nil for none. Its address can be
 	// private.
 	Proxy *url.URL
@@ -105,8 +105,8 @@ func (r *Repository) Manifest(ctx context.Context, identifier string, most int64
 var manifests = http.Header{"Accept": {strings.Join([]string{
 	string(types.OCIImageIndex), string(types.OCIManifestSchema1), string(types.DockerManifestList), string(types.DockerManifestSchema2)}, ",")}}
 
-// Blob opens a blob from an offset on, or from its beginning if the server cannot do that; start says where. The caller
-// checks the digest and the length.
+// Blob opens a blob at an offset, or at its beginning if the server does not support offsets; start is where the body
+// begins. The caller checks the digest and the length.
 func (r *Repository) Blob(ctx context.Context, digest string, offset int64) (body io.ReadCloser, start int64, err error) {
 	header := http.Header{"Accept-Encoding": {"identity"}}
 	if offset > 0 {

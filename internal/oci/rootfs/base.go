@@ -20,11 +20,11 @@ import (
 // there, and only the other layers are decompressed. The result has the same bytes as one that is made of all layers.
 //
 // For that, every file ends with a block after its EROFS, the seal. It says how much of the limits the layers used, so
-// that they count in files made from it. It also has the digest of everything before, because a base takes the place of
-// layers whose digests were checked: a file that the disk has changed is not used.
+// that they count in files made from it. It also has the digest of everything before it. A base replaces layers whose
+// digests were checked, so a file that the disk has changed must not be used.
 
 var (
-	ErrDamaged  = errors.New("the file has other content than what was written") // by the disk
+	ErrDamaged  = errors.New("the file has other content than what was written") // the disk has changed it
 	ErrUnsealed = errors.New("the file has no seal")                             // an earlier version wrote it
 )
 
@@ -64,7 +64,7 @@ func writeSeal(ctx context.Context, out *os.File, u used) error {
 
 func encodeSeal(s seal) []byte {
 	var b bytes.Buffer
-	binary.Write(&b, binary.LittleEndian, s) // a buffer takes all
+	binary.Write(&b, binary.LittleEndian, s) // a buffer never fails
 	return b.Bytes()
 }
 
@@ -95,7 +95,7 @@ func readSeal(ctx context.Context, f *os.File) (used, error) {
 	return s.Used, err
 }
 
-// sumOf returns the digest of an EROFS file of a size and of its seal.
+// sumOf returns the digest of an EROFS file, whose length is size, and of its seal without the digest in it.
 func sumOf(ctx context.Context, f *os.File, size int64, block []byte) ([]byte, error) {
 	sum := sha256.New()
 	n, err := io.CopyBuffer(struct{ io.Writer }{sum}, &counter{ctx: ctx, r: io.NewSectionReader(f, 0, size)}, make([]byte, bufferSize))
@@ -106,7 +106,7 @@ func sumOf(ctx context.Context, f *os.File, size int64, block []byte) ([]byte, e
 	return sum.Sum(nil), err
 }
 
-// addBase begins a tree with the files of a base, if it is one.
+// addBase puts the files of a base into an empty tree. It returns an error if the base cannot be used.
 func (t *tree) addBase(ctx context.Context, base *os.File) error {
 	u, err := readSeal(ctx, base)
 	if err != nil {

@@ -25,7 +25,8 @@ func writeOver(t testing.TB, base string, layers []Layer, o Options) (string, er
 	return write(t, layers, o)
 }
 
-// testBases makes a file of layers over a base of each number of them, and compares it with the file of all.
+// testBases makes a file of layers several times, each time with a base of more of the layers, and compares it with
+// the file that was made of all layers at once.
 func testBases(t *testing.T, name string, layers []Layer, all string) {
 	t.Helper()
 	want, err := os.ReadFile(all)

@@ -53,8 +53,8 @@ func folderLayer(b *testing.B, dir string) Layer {
 	}}
 }
 
-// BenchmarkWrite makes the file of a large layer and a small one over it: of both layers, and of the file of the first
-// one.
+// BenchmarkWrite makes the file of a large layer and a small layer over it: from both layers, and from the file of the
+// large layer and the small layer.
 func BenchmarkWrite(b *testing.B) {
 	layers := []Layer{folderLayer(b, "/usr/bin"), folderLayer(b, "/usr/include")}
 	o := Options{Limits: Limits{Bytes: 32 << 30, Entries: 300_000, Names: 300_000 * 256, Path: 4095, Ratio: 200}}

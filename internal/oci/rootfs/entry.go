@@ -108,7 +108,7 @@ func (t *tree) addNode(dir *node, name string, depth int, h *tar.Header, content
 	return err
 }
 
-// describeRoot takes the owner and the mode of the root folder from an entry.
+// describeRoot sets the owner and the mode of the root folder from an entry.
 func (t *tree) describeRoot(h *tar.Header) error {
 	if h.Typeflag != tar.TypeDir {
 		return hutch.Errorf(hutch.Invalid, "the image has an entry %.60q in place of its root folder", h.Name)

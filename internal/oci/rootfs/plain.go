@@ -24,7 +24,7 @@ func shownSize(n *node) int64 {
 	return n.size
 }
 
-// zeros are as many as are read.
+// zeros is a reader of zero bytes without end.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -34,10 +34,10 @@ func (zeros) Read(p []byte) (int, error) {
 
 // The positions in EROFS that restoreSizes needs.
 const (
-	metaBlock  = 1024 + 40 // from the superblock: the block at which inodes begin
-	inodeSlot  = 32        // inodes are numbered in such steps
-	inodeSize  = 8         // where an inode has the size of its file
-	isExtended = 1         // the bit of the first byte that says whether the size has 8 bytes instead of 4
+	metaBlock  = 1024 + 40 // position in the file of the number of the block at which inodes begin
+	inodeSlot  = 32        // the number of an inode counts steps of this many bytes
+	inodeSize  = 8         // position of the file's size in an inode
+	isExtended = 1         // the bit of an inode's first byte that is set if the size has 8 bytes instead of 4
 )
 
 // restoreSizes writes the sizes of small files into their inodes.

@@ -10,8 +10,8 @@
 // `.wh..wh..opq` everything that they have in its folder, wherever the entry is in the layer. A character device with
 // the number 0:0 removes its own name.
 //
-// The contents of every file begin at a new block, because gVisor maps no file into memory that is within a block of
-// names: a program that did so would be killed.
+// The contents of every file begin at a new block. gVisor cannot map a file into memory whose contents share a block
+// with names: a program that tried would be killed.
 //
 // Differences from the image: extended attributes are left out, because gVisor refuses them, so file capabilities are
 // lost. Devices in /dev are left out, because each sandbox has its own /dev; others are refused. Each hard link becomes
@@ -55,12 +55,12 @@ type Layer struct {
 	Open   func() (io.ReadCloser, error)
 }
 
-// Options say how a file is written.
+// Options say how Write makes a file.
 type Options struct {
 	Limits Limits
-	// Base is a file that Write has written of all layers below the given ones; nil for none.
+	// Base is a file that Write has made of all layers below the given ones; nil for none.
 	Base *os.File
-	// Temp is the folder for the contents of files in the given layers, which are there until the file is finished.
+	// Temp is the folder for a temporary file with the contents of the given layers.
 	Temp string
 }
 

@@ -29,7 +29,7 @@ import (
 
 var small = Limits{Bytes: 256 << 20, Entries: 1000, Names: 1 << 20, Path: 4095, Ratio: 20}
 
-// entry is one entry of a layer. Its text is the content of a file, the target of a link, and whatever else needs one.
+// entry is one entry of a layer. Its text is the content of a file, the target of a link, or what else its kind needs.
 type entry struct {
 	name string
 	kind byte
@@ -204,7 +204,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// Layers that mean harm are refused, with a limit or a path in the message.
+// Malicious layers are refused, with a limit or a path in the message.
 func TestHostile(t *testing.T) {
 	long := strings.Repeat("x", 256)
 	huge := tarOf(t, reg("a", strings.Repeat("\x00", 70<<20)))
@@ -251,7 +251,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// A file with holes takes no time of the disk beyond its ratio.
+// A file with holes that expand too far is refused, before it takes time of the disk.
 func TestSparseBomb(t *testing.T) {
 	head := make([]byte, 512)
 	copy(head, "sparse")
@@ -330,7 +330,7 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// Files of all sizes around a block come out as they went in.
+// Files of all sizes around that of a block are read as they were written.
 func TestSizes(t *testing.T) {
 	var entries []entry
 	var want []string

@@ -130,7 +130,7 @@ func linkNames(target string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" || name == "." })
 }
 
-// put names an inode in a folder, in place of whatever has the name.
+// put gives an inode a name in a folder, and replaces anything that has the name already.
 func (t *tree) put(dir *node, name string, depth int, i *inode) (*node, error) {
 	if depth >= t.limits.Path/2 {
 		return nil, hutch.Errorf(hutch.Exhausted, "the image has more than %d folders within each other: at most that many are allowed", t.limits.Path/2).With("limit", "image path")
@@ -162,7 +162,7 @@ func (t *tree) hide(dir *node, name string) {
 	}
 }
 
-// hideLower removes all of a node that lower layers named, and reports whether something is left.
+// hideLower removes from a node everything that lower layers named, and reports whether anything is left.
 func (t *tree) hideLower(n *node) bool {
 	for name := range n.children {
 		t.hide(n, name)

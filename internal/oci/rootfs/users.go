@@ -36,7 +36,7 @@ func LookupIn(root fs.FS, text string) (User, error) {
 	return account.Lookup(passwd, group, text)
 }
 
-// open opens a file; one that the image does not have is empty.
+// open opens a file. A file that the image does not have is empty.
 func open(root fs.FS, name string) io.ReadCloser {
 	f, err := root.Open(name)
 	if err != nil {
