@@ -13,11 +13,11 @@ import (
 	"hutch/internal/travel"
 )
 
-// cargo is an image in the bucket that a node is to fetch: of a sandbox, or of a snapshot.
+// cargo is an image of a sandbox or snapshot in the bucket, which a node is to fetch.
 type cargo struct {
 	image travel.Needs
-	room  hutch.NodeRoom // that is reserved on the node
-	// about is the sandbox that the node's labels and taints have to suit; nil for none.
+	room  hutch.NodeRoom // capacity to reserve on the node
+	// about is the sandbox that the node's labels and taints must suit; nil for no sandbox.
 	about *About
 	// needs are the abilities that the node needs.
 	needs []string
@@ -25,12 +25,12 @@ type cargo struct {
 	only string
 	// tooOld says what the version of a node cannot do; empty if it can fetch it.
 	tooOld func(travel.Machine) string
-	// refuse returns the error for an image that no node can fetch. suits is false if the sandbox suits no node at all,
-	// ready or not.
+	// refuse returns the error for an image that no node can fetch. suits is false if no node suits the sandbox, not
+	// even one that is not ready.
 	refuse func(why string, suits bool) error
 }
 
-// cargo returns what a node needs so that the sandbox can wake there.
+// cargo returns the requirements for a node where the sandbox can wake.
 func (h Holder) cargo() cargo {
 	return cargo{
 		image: h.inBucket().Needs, room: hutch.NodeRoom{Memory: h.memory, CPU: h.cpu, Sandboxes: 1}, about: &h.About, needs: h.About.needs(),
@@ -46,7 +46,7 @@ func (h Holder) cargo() cargo {
 	}
 }
 
-// cargo returns what a node needs so that it can fetch the snapshot and place a sandbox of it; nil for no sandbox.
+// cargo returns the requirements for a node that can fetch the snapshot and place sandbox, if that is not nil.
 func (s snapshotRow) cargo(sandbox *placement) cargo {
 	c := cargo{
 		image: s.Image.Needs,
