@@ -12,9 +12,9 @@ import (
 )
 
 // Nodes of two versions work together while a fleet is upgraded. A node of an older version refuses requests and fields
-// that it does not know. Some things it would ignore instead: some headers with facts about the caller, and some facts
-// about a sandbox in the directory. Each of these is an ability. A node writes its abilities to its row, and a request
-// that needs an ability goes only to nodes with that ability. Add an ability for each new thing that older nodes would
+// that it does not know. It would silently ignore others: some facts about the caller in a header, and some facts about
+// a sandbox in the directory. Each of these is an ability. A node writes its abilities to its row, and a request that
+// needs an ability goes only to nodes with that ability. Add an ability for each new thing that older nodes would
 // ignore.
 const (
 	// knowsLabels is the ability to place and keep sandboxes by nodeSelector and tolerations, and by the labels and taints of
