@@ -21,12 +21,12 @@ import (
 type IssuerOptions struct {
 	// URL is the issuer's URL, exactly as its tokens contain it.
 	URL string
-	// Audience is the required audience of tokens: the URL of this server's MCP, as clients know it.
+	// Audience is the required audience of tokens: the URL of this server's MCP endpoint, as clients know it.
 	Audience string
 }
 
 // Issuer identifies people by tokens (JWT) that a provider has signed. Each person is an owner. The claim "scope"
-// contains our scopes with the prefix "hutch:".
+// contains Hutch's scopes with the prefix "hutch:".
 type Issuer struct {
 	opt  IssuerOptions
 	http *http.Client
@@ -51,7 +51,7 @@ type claims struct {
 	Username string `json:"preferred_username"`
 }
 
-// check returns the principal of a token, or invalid if the issuer's token is not valid.
+// check returns the principal of a token, or the error invalid if the token is not valid.
 func (i *Issuer) check(ctx context.Context, token string, limits hutch.TokenLimits) (*caller.Principal, error) {
 	verifier, err := i.reach(ctx)
 	if err != nil {
@@ -139,7 +139,7 @@ func (i *Issuer) reach(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 
 var errUnreachable = hutch.Errorf(hutch.Unavailable, "whose the token is cannot be checked now: the issuer does not answer; try again in a few seconds").With("retryAfter", 10)
 
-// keys are the provider's.
+// keys are the provider's signing keys.
 type keys struct{ remote oidc.KeySet }
 
 type faultKey struct{}
@@ -166,17 +166,18 @@ func (i *Issuer) Metadata() map[string]any {
 	}
 }
 
-// MetadataPath is the path of that document, also as a prefix of a resource's path.
+// MetadataPath is the path of the document that Metadata returns. It can also be a prefix, followed by the path of a
+// resource.
 const MetadataPath = "/.well-known/oauth-protected-resource"
 
 // MetadataURL returns the URL of the document at MetadataPath.
 func (i *Issuer) MetadataURL() string {
-	u, _ := url.Parse(i.opt.Audience) // NewIssuer has
+	u, _ := url.Parse(i.opt.Audience) // NewIssuer has parsed it already
 	return u.Scheme + "://" + u.Host + MetadataPath + strings.TrimSuffix(u.Path, "/")
 }
 
-// cachingTransport limits requests to the provider: a response of a moment ago is used again. Otherwise clients could make us
-// ask the provider once for each token with a made-up key.
+// cachingTransport limits requests to the provider by using a recent response again. Otherwise, clients with made-up
+// keys in their tokens could make this server send the provider a request for each token.
 type cachingTransport struct {
 	next http.RoundTripper
 

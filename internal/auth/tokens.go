@@ -133,7 +133,7 @@ func (r *Registry) RevokeToken(ctx context.Context, token string) (hutch.Token, 
 	defer r.mu.Unlock()
 	e, unknown := r.lookLocked(token)
 	if unknown != nil {
-		return hutch.Token{}, err // another server may know the token, so the error is returned
+		return hutch.Token{}, err // not "not found", because another server may know the token
 	}
 	if e.RevokedAt == nil {
 		r.endLocked(e, errRevoked)
@@ -142,7 +142,7 @@ func (r *Registry) RevokeToken(ctx context.Context, token string) (hutch.Token, 
 	return r.show(e.record), err
 }
 
-// change changes one token, as do says.
+// change changes one token with the function do.
 func (r *Registry) change(ctx context.Context, token string, do func(*record) error) (rec record, err error) {
 	err = r.stored.Change(ctx, func(d *store.Draft) error {
 		r.mu.RLock()

@@ -15,9 +15,9 @@ import (
 	"hutch/internal/openid"
 )
 
-// People sign in with an issuer: see package openid. The issuer sends a browser back with a link, which anyone can
-// forge. So the link is accepted only together with a cookie that this handler gave to that browser, it leads only to
-// pages of the console, and the reason of a failed sign-in is only a code.
+// How people sign in with an issuer: see package openid. The issuer sends a browser back with a link, which anyone can
+// forge. So the link is accepted only together with a cookie that this handler gave to the same browser, and it leads
+// only to pages of the console. The reason for a failed sign-in is only a code.
 
 const (
 	// beginPath is where a browser begins to sign in with the issuer, DonePath where the issuer sends it back.
@@ -94,7 +94,7 @@ func (h *Handler) donePerson(w http.ResponseWriter, r *http.Request) (string, er
 	return "", err
 }
 
-// beginPersonSession begins a session, if the person may do anything here.
+// beginPersonSession begins a session if the person has any permission here.
 func (h *Handler) beginPersonSession(w http.ResponseWriter, r *http.Request, grant *openid.Grant) error {
 	who := h.opt.Person(r.Context(), grant)
 	if len(who.Scopes) == 0 {
@@ -116,7 +116,7 @@ func (h *Handler) codeOf(err error) string {
 	return openid.Unavailable
 }
 
-// newFlowCookie returns the cookie of a sign-in. The browser also sends it when the issuer's page leads here.
+// newFlowCookie returns the cookie of a sign-in. The browser sends it even when it comes here from the issuer's page.
 func (h *Handler) newFlowCookie(value string) *http.Cookie {
 	c := &http.Cookie{Name: flowCookie, Value: value, Path: "/console/oidc", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: int(flowTime / time.Second)}
 	if h.opt.People.Redirect().Scheme == "https" {
@@ -134,14 +134,14 @@ func pageOf(to string) string {
 	return (&url.URL{Path: u.Path, RawQuery: u.Query().Encode()}).String()
 }
 
-// renewal renews the session of a person. It is only in memory: after a restart of the server, the session ends with
-// its present token.
+// renewal renews the session of a person. It is kept only in memory, so after a restart of the server the session ends
+// with its present token.
 type renewal struct {
 	grant *openid.Grant
 	timer *time.Timer
 }
 
-// renewals ask the issuer for new tokens, and turn them into principals.
+// renewals has the functions that ask the issuer for new tokens and turn them into principals.
 type renewals struct {
 	renew  func(context.Context, *openid.Grant) (*openid.Grant, error)
 	person func(context.Context, *openid.Grant) *caller.Principal
@@ -150,16 +150,16 @@ type renewals struct {
 // renewTime is how long one renewal can take.
 const renewTime = 30 * time.Second
 
-// planRenewalLocked renews a session a while before its token ends.
+// planRenewalLocked plans the renewal of a session after the time in, which is before its token ends.
 func (s *sessions) planRenewalLocked(x *session, in time.Duration) {
 	x.renewal.timer = time.AfterFunc(in, func() { s.renewSession(x) })
 }
 
-// lead returns how long before the end of a token it is renewed, and the pause between two tries.
+// lead returns how long before its end a token is renewed. It is also the pause between two tries.
 func lead(left time.Duration) time.Duration { return max(min(left/4, time.Minute), time.Second) }
 
-// renewSession renews the token of a session. The session ends when the issuer refuses it, and with its token when the
-// issuer does not answer until then.
+// renewSession renews the token of a session. If the issuer refuses, the session ends at once. If the issuer does not
+// answer in time, the session ends with its token.
 func (s *sessions) renewSession(x *session) {
 	ctx, cancel := context.WithTimeout(context.Background(), renewTime)
 	defer cancel()

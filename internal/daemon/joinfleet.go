@@ -31,7 +31,7 @@ func (d *Daemon) joinFleet(ctx context.Context) error {
 	if err := d.enterFleet(ctx, directory); hutch.KindOf(err) != hutch.NotFound {
 		return err
 	}
-	return nil // openFleet founds it
+	return nil // there is no fleet yet; openFleet founds it
 }
 
 // foundOrJoin founds the fleet. Of servers that start at once, one founds it; the others join, if they may.

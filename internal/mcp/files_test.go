@@ -14,7 +14,7 @@ import (
 	"hutch/internal/files"
 )
 
-// withFiles is a service with the sandbox "s" whose files are in dir.
+// withFiles returns a service with the sandbox "s", whose files are in dir.
 func withFiles(t *testing.T) (svc *fakeservice.Service, dir string) {
 	t.Helper()
 	dir = t.TempDir()

@@ -104,7 +104,7 @@ func TestUnknownSessionIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	if resp.StatusCode != http.StatusNotFound { // makes the client begin a new session
+	if resp.StatusCode != http.StatusNotFound { // this status makes the client begin a new session
 		t.Errorf("status %s", resp.Status)
 	}
 }
