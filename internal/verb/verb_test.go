@@ -36,7 +36,7 @@ func TestTableIsTheInterfaces(t *testing.T) {
 	}
 }
 
-// A row says who may call the verb, and is consistent.
+// Each row says who may call the verb, and its fields are consistent.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
