@@ -10,7 +10,7 @@
 //	{"seq":7,"prev":"HASH","phase":"end","began":6,…,"hash":"HASH"}
 //
 // seq counts lines over all files, from 1. hash is the SHA-256, in hexadecimal, of the line up to and without
-// `,"hash"`; prev is the hash of the line before; in the first line it is 64 zeros. An operation that changes or runs
+// `,"hash"`; prev is the hash of the line before. In the first line it is 64 zeros. An operation that changes or runs
 // something has a line when it begins and another when it ends. The second line contains the number of the first. Other
 // operations have only a line of phase "end". A line of phase "mark" is written by the log itself, with one of the
 // verbs that are listed at [AuditStart].

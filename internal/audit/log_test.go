@@ -444,7 +444,7 @@ func TestKilled(t *testing.T) {
 			n += m
 		}
 		c.Process.Kill()
-		for { // what it printed before it died
+		for { // read what the process printed before it died
 			m, err := out.Read(buf)
 			n += m
 			if err != nil {
@@ -465,7 +465,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// writeForEver prints a byte for each recorded operation, while three others are under way.
+// writeForEver prints a byte for each recorded operation, while three other operations are in progress.
 func writeForEver(t *testing.T, dir string) {
 	l, err := Open(context.Background(), Options{Dir: dir})
 	if err != nil {

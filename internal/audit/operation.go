@@ -10,8 +10,7 @@ import (
 	"hutch/internal/text"
 )
 
-// Operation is one call of a verb, as it is recorded. It holds no secrets: no environment, no input, no output, no
-// content of files.
+// Operation is one recorded call of a verb. It has no secrets: no environment, input, output or content of files.
 type Operation struct {
 	Time      time.Time     `json:"time"`            // when the operation began
 	Token     string        `json:"token,omitempty"` // the id of the token, never the token
@@ -34,8 +33,8 @@ type Operation struct {
 // Outcome is how a call ended.
 type Outcome struct {
 	Err error // nil if it succeeded
-	// Sandbox is the sandbox of the call if only its answer showed it, such as the id that Create minted. If it is
-	// empty, the operation keeps the sandbox that it has.
+	// Sandbox is the sandbox of the call if it became known only with the answer, such as the new id after Create. If
+	// it is empty, the operation keeps its own sandbox.
 	Sandbox string
 }
 

@@ -66,7 +66,7 @@ func (l *Log) Follow(ctx context.Context, q Query, out func(Record) error) error
 	}
 }
 
-// growth returns a channel that is closed when the log has more lines than now.
+// growth returns a channel that is closed when the next line is written.
 func (l *Log) growth() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -32,7 +32,7 @@ const (
 	AuditExpire = "AuditExpire" // old files were removed; the target is their last line
 )
 
-// Interrupted is the result of an operation that was under way when the daemon ended abruptly.
+// Interrupted is the result of an operation that was in progress when the daemon was killed.
 const Interrupted = "interrupted"
 
 // Record is one line.
@@ -124,7 +124,7 @@ type link struct {
 
 var errMalformed = errors.New("this is not a line of an audit log")
 
-// parseLink reads the frame of a line, and reports whether its hash is right.
+// parseLink reads a line's number and hashes, and reports whether its own hash is right.
 func parseLink(line []byte) (l link, intact bool, err error) {
 	rest, ok := bytes.CutPrefix(line, []byte(beforeSeq))
 	number, rest, ok2 := bytes.Cut(rest, []byte(beforePrev))

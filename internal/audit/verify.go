@@ -92,7 +92,7 @@ type verifier struct {
 	Report
 	at    Finding // position of the present line
 	last  link
-	hangs string           // target of the mark that explains what was before the first line
+	hangs string           // expected target of the mark about the removed lines before the first line
 	known map[int64]string // hashes of lines that must be there
 }
 

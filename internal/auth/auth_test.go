@@ -55,7 +55,7 @@ func TestLifeOfAToken(t *testing.T) {
 	}
 	other := create(t, r, hutch.TokenRequest{Name: "other"})
 
-	// No secret is stored; everything else that matters is.
+	// Everything that matters is stored, except secrets.
 	docs, err := db.Collection("tokens").All(t.Context())
 	if err != nil || len(docs) != 2 {
 		t.Fatal(docs, err)

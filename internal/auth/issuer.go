@@ -45,7 +45,7 @@ func NewIssuer(opt IssuerOptions) (*Issuer, error) {
 	return &Issuer{opt: opt, http: &http.Client{Timeout: 10 * time.Second, Transport: &cachingTransport{next: http.DefaultTransport}}}, nil
 }
 
-// claims are the claims that we read in addition to those that the library checks.
+// claims are the claims that are read in addition to those that the library checks.
 type claims struct {
 	Scope    string `json:"scope"`
 	Username string `json:"preferred_username"`
@@ -81,8 +81,8 @@ func (i *Issuer) person(subject string, c claims, limits hutch.TokenLimits, expi
 	}
 }
 
-// Person returns the principal of a person who signed in with the issuer of this registry. It is the same principal as
-// for a token that the issuer signs for that subject. scope is what the issuer granted.
+// Person returns the principal of a person who signed in with the issuer of this registry. A token that the issuer
+// signs for that subject has the same principal. scope is the granted scope.
 func (r *Registry) Person(subject, username, scope string, expires time.Time) *caller.Principal {
 	return r.opt.Issuer.person(subject, claims{Scope: scope, Username: username}, r.opt.Defaults, expires)
 }

@@ -145,7 +145,7 @@ func (r *Registry) apply(id string, doc []byte) error {
 	defer r.mu.Unlock()
 	e := r.byID[id]
 	if e != nil && doc != nil && e.RevokedAt != nil && rec.RevokedAt == nil {
-		return nil // revoked here, although that could not be stored
+		return nil // the token was revoked here although that could not be stored
 	}
 	if e != nil && doc != nil && bytes.Equal(e.Hash, rec.Hash) && (e.RevokedAt == nil) == (rec.RevokedAt == nil) {
 		if rec.LastUsedAt == nil || e.LastUsedAt != nil && e.LastUsedAt.After(*rec.LastUsedAt) {
@@ -314,7 +314,7 @@ func put(d *store.Draft, rec record) error {
 	return err
 }
 
-// newSecret creates a secret. Its prefix lets scanners find a leaked one.
+// newSecret creates a secret. With its prefix, scanners can find leaked secrets.
 func newSecret() (secret string, sum hash) {
 	var b [32]byte
 	rand.Read(b[:]) // never fails: it ends the program instead
@@ -322,7 +322,7 @@ func newSecret() (secret string, sum hash) {
 	return secret, sha256.Sum256([]byte(secret))
 }
 
-// Prefix begins every token.
+// Prefix is the prefix of every token.
 const Prefix = "hutch_"
 
 // NewSecret mints a token that is not registered yet.

@@ -36,7 +36,7 @@ func TestOpenWhileOthersChange(t *testing.T) {
 	for i := range 10 {
 		registry(fmt.Sprint("b", i))
 		if _, err := r.CreateToken(t.Context(), hutch.TokenRequest{Name: fmt.Sprint("u", i)}); err != nil {
-			t.Error(err) // the other server may be notified of it
+			t.Error(err) // the other server may be notified of this token meanwhile
 		}
 	}
 	cancel()

@@ -49,8 +49,8 @@ type Options struct {
 	Client func(*http.Request) netip.Addr
 	// Secure, when set, reports whether a request came to a trusted proxy over TLS.
 	Secure func(*http.Request) bool
-	// People is the client of the issuer with which people sign in, and Person turns its answer about a person into a
-	// principal; nil for none.
+	// People is the client of the issuer with which people sign in; nil for none. Person turns the issuer's answer
+	// about a person into a principal.
 	People *openid.Client
 	Person func(context.Context, *openid.Grant) *caller.Principal
 	// Host is the console's own name on this machine; browsers that use another local name are redirected to it. "" for

@@ -40,7 +40,7 @@ type file struct {
 	packed func() []byte // compressed with gzip; nil if that is not smaller
 }
 
-// load reads the built page; nil means the one in the program.
+// load reads the built page; nil means the page in the program.
 func load(from fs.FS) (*files, error) {
 	if from == nil {
 		from, _ = fs.Sub(built, "dist") // cannot fail: the compiler has embedded the folder

@@ -235,7 +235,7 @@ func TestOwnHost(t *testing.T) {
 		}
 	}
 	p := s.page()
-	p.signIn(t, local) // programs use the API by every name
+	p.signIn(t, local) // programs can use the API by every name
 	if w := p.request("GET", "/v1/x", ""); w.Code != 200 {
 		t.Errorf("the API: %d", w.Code)
 	}

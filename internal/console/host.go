@@ -20,7 +20,7 @@ func (h *Handler) hasOwnHost(r *http.Request) bool {
 	}
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if r.Header.Get(name) != "" {
-			return false // the browser uses the name of a proxy
+			return false // the browser called a proxy by its name
 		}
 	}
 	name, _ := netaddr.SplitHost(r.Host)

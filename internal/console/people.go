@@ -20,11 +20,12 @@ import (
 // only to pages of the console. The reason for a failed sign-in is only a code.
 
 const (
-	// beginPath is where a browser begins to sign in with the issuer, DonePath where the issuer sends it back.
+	// beginPath is the path at which a browser begins to sign in with the issuer. DonePath is the path to which the
+	// issuer sends the browser back.
 	beginPath = "/console/oidc/begin"
 	DonePath  = "/console/oidc/callback"
 
-	// flowCookie is the cookie of a sign-in that has begun.
+	// flowCookie is the cookie of an unfinished sign-in with the issuer.
 	flowCookie = "hutch_signin"
 	flowTime   = 10 * time.Minute
 
@@ -49,8 +50,8 @@ func (h *Handler) servePeople(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, location, http.StatusSeeOther)
 }
 
-// beginPerson sends a browser to the issuer. The issuer sends it back to one host name of this server, and a cookie
-// belongs to the host name that set it. So the browser is first redirected to that name.
+// beginPerson sends a browser to the issuer. The issuer sends the browser back to one fixed host name of this server,
+// and the cookie of the sign-in must belong to that name. So the browser is first redirected to that host name.
 func (h *Handler) beginPerson(w http.ResponseWriter, r *http.Request) (string, error) {
 	to := pageOf(r.URL.Query().Get("to"))
 	if !h.opt.People.IsHere(r.Host) {
@@ -120,12 +121,12 @@ func (h *Handler) codeOf(err error) string {
 func (h *Handler) newFlowCookie(value string) *http.Cookie {
 	c := &http.Cookie{Name: flowCookie, Value: value, Path: "/console/oidc", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: int(flowTime / time.Second)}
 	if h.opt.People.Redirect().Scheme == "https" {
-		c.Name, c.Secure, c.Path = "__Host-"+flowCookie, true, "/" // as the prefix requires
+		c.Name, c.Secure, c.Path = "__Host-"+flowCookie, true, "/" // the prefix __Host- requires these
 	}
 	return c
 }
 
-// pageOf returns a path with its query if it is a page of the console, and otherwise the path of the first page.
+// pageOf returns the path and query of to if that is a page of the console, and otherwise the path of the first page.
 func pageOf(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !isPagePath(u.Path) || u.Path == "/signin" || strings.ContainsAny(u.Path, "\\") || strings.Contains(u.Path, "//") {

@@ -122,7 +122,7 @@ func (h *Handler) cookieOf(r *http.Request) (*cookie, error) {
 	}
 }
 
-// sentCookies returns the cookies of a request with our name, no matter which host has set them.
+// sentCookies returns the cookies of a request that have the name of the session cookie, whichever host has set them.
 func (h *Handler) sentCookies(r *http.Request) []*http.Cookie {
 	found := r.CookiesNamed(hostCookieName)
 	if len(found) == 0 && !h.isSecure(r) {
@@ -134,7 +134,7 @@ func (h *Handler) sentCookies(r *http.Request) []*http.Cookie {
 // maxSent is how many cookies of one name are examined.
 const maxSent = 8
 
-// cookiesOf returns the request's cookies that have our format.
+// cookiesOf returns those session cookies of a request that have the right format.
 func (h *Handler) cookiesOf(r *http.Request) (list []cookie) {
 	found := h.sentCookies(r)
 	for _, sent := range found[:min(len(found), maxSent)] {
@@ -145,7 +145,7 @@ func (h *Handler) cookiesOf(r *http.Request) (list []cookie) {
 	return list
 }
 
-// parseCookie returns the cookie with that value, or nil if it does not have our format.
+// parseCookie returns the cookie with that value, or nil if it does not have the right format.
 func parseCookie(value string) *cookie {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(value)
 	if err != nil || len(b) != len(cookie{}) {

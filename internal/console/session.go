@@ -27,7 +27,7 @@ const (
 	longest = 7 * 24 * time.Hour
 	// coarse is the precision of the stored time of the last request.
 	coarse = 10 * time.Minute
-	// maxOwn is how many sessions one token or person has. A further session ends the one that has been unused for
+	// maxOwn is how many sessions one token or person has. One more session ends the session that has been unused for
 	// longest.
 	maxOwn = 20
 	// maxSessions is the highest number of sessions, to bound their memory.
@@ -106,7 +106,7 @@ type cookie [32]byte
 
 func (c cookie) String() string { return base64.RawURLEncoding.EncodeToString(c[:]) }
 
-// key identifies the session of a cookie in the server.
+// key returns the key under which the server stores the cookie's session.
 func (c cookie) key() hash { return sha256.Sum256(c[:]) }
 
 // csrf returns the value that a page sends with its cookie. The value is computed from the cookie and does not reveal

@@ -124,7 +124,7 @@ func writeJSON(w http.ResponseWriter, v any) {
 	json.NewEncoder(w).Encode(v) // an error means that the client has disconnected
 }
 
-// signIn begins a session with a token. Wrong tokens count against their address.
+// signIn begins a session with a token. Wrong tokens are counted for the client's address.
 func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) error {
 	token, err := tokenOf(w, r)
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 	"hutch/internal/trace"
 )
 
-// Config has all settings of a daemon. It needs a data folder. Every other field can be zero; a number that is zero
-// means no limit, unless its comment names a default. The daemon reads nothing from the environment.
+// Config has all settings of a daemon. It needs a data folder. Every other field can be zero. The number 0 means no
+// limit, unless the field's comment names a default. The daemon reads nothing from the environment.
 type Config struct {
 	Data    datadir.Folder
 	Version hutch.Version
@@ -44,10 +44,10 @@ type Config struct {
 	Hosts       []string // further names of this server in its clients' URLs; "*" allows all
 	Origins     []string // origins of web pages that can call this server
 
-	// Token is the local token. When it is empty, the daemon uses the one in the data folder, which its first start
-	// makes.
+	// Token is the local token. If it is empty, the daemon uses the token in the data folder, which the first start
+	// creates.
 	Token  string
-	Limits hutch.TokenLimits // limits of tokens that set none
+	Limits hutch.TokenLimits // limits of tokens that set no limits
 	Issuer auth.IssuerOptions
 	// SignIn sets how people sign in to the console with the issuer. Without a client id, they cannot. The server sets
 	// its Issuer; the default of Redirect is a path of the console at the host of the issuer's audience.
@@ -88,16 +88,16 @@ type Fleet struct {
 	Listen  string // address and port of the door for other nodes; "" for a single server
 	Address string // address of the door, as other nodes reach it; default Listen
 	// Memory and CPU bound the sum of the limits of awake sandboxes, in MiB and cores; default: this machine's memory,
-	// and 8 times its cores. Sandboxes.Max bounds how many are awake.
+	// and 8 times its cores. Sandboxes.Max bounds the number of awake sandboxes.
 	Memory int
 	CPU    float64
-	// Labels of this node, for node selectors, and its taints. A single server has labels, too.
+	// Labels are the node's labels, for node selectors. Taints are its taints. A single server can have labels too.
 	Labels, Taints map[string]string
 	// Join makes a server without an identity a node. It needs Store and the key of the secrets. Replace replaces an
 	// absent node of the same name; its sandboxes are lost unless the bucket has them.
 	Join, Replace bool
 	// Bucket is where sleeping sandboxes are kept, so that any node can wake them: a folder that all nodes share, or
-	// s3://BUCKET/PREFIX; "" for none. Keys are the bucket's.
+	// s3://BUCKET/PREFIX; "" for none. Keys are the keys of the bucket.
 	Bucket string
 	Keys   *credentials.Credentials
 	// Checkpoints is how often awake sandboxes are saved to Bucket, so that they outlive their node; 0 is never.
@@ -112,7 +112,7 @@ type TLS struct {
 	Directory string // URL of the ACME server; default Let's Encrypt
 }
 
-// Sandboxes are the runtimes, and the limits and settings of sandboxes.
+// Sandboxes has the runtimes, and the limits and settings of sandboxes.
 type Sandboxes struct {
 	Runtime string // the default runtime; "" is the first runtime that works
 	// Drivers returns the runtimes, which keep their state below dir; default those of host.Server.
@@ -129,12 +129,13 @@ type Sandboxes struct {
 	ExecTimeout time.Duration // time limit of a command without its own; default 30 s
 	MaxTimeout  time.Duration // the longest time limit that a command can request; default 24 h
 	SleepAfter  time.Duration // idle time before a sandbox sleeps; default 10 min
-	Network     hutch.Network // network of sandboxes that request none
+	Network     hutch.Network // network of sandboxes that request no network
 	DNS         string        // address and port of the DNS server for names in sandboxes; "" is this machine's
 	// DestroyAll destroys all sandboxes when the daemon closes. Otherwise they keep running, and the next daemon finds
 	// them.
 	DestroyAll bool
-	// SleepAll puts all sandboxes to sleep when the daemon closes, for machines and containers that end with it.
+	// SleepAll puts all sandboxes to sleep when the daemon closes, for machines and containers that end together with
+	// the daemon.
 	SleepAll bool
 	// ColdCompilers skips the compilation of Go's standard library in advance.
 	ColdCompilers bool
@@ -143,14 +144,14 @@ type Sandboxes struct {
 // Images are the sources of images, and their limits.
 type Images struct {
 	Registries map[string]oci.Registry // by name: registries with a mirror, and registries on private addresses
-	Proxy      *url.URL                // to public registries; nil for none
+	Proxy      *url.URL                // proxy to public registries; nil for none
 	Allowed    []string                // the registries that may be used; if it is empty, all may be used
 	Limits     oci.Limits
 	// Keep is how long unused images are kept; 0 is for ever.
 	Keep time.Duration
 }
 
-// Secrets are the server's own secrets, and the key for all others.
+// Secrets has the server's own secrets, and the key that encrypts all others.
 type Secrets struct {
 	Given    map[string]string          // by name: credentials that all sandboxes can request
 	Brokered map[string]hutch.Brokering // credentials in Given that are only brokered: sandboxes never get the values
@@ -160,7 +161,7 @@ type Secrets struct {
 
 // Conversations are the settings for code that chats run.
 type Conversations struct {
-	Only     bool          // no other tools, and no REST
+	Only     bool          // serve only conversations: no other tools, and no REST
 	NoTools  bool          // no MCP tools for conversations
 	Secret   string        // secret that signs links; "" is the one in the data folder
 	Folder   string        // folder of their files; "" is one in the data folder
@@ -183,7 +184,7 @@ type Monitor struct {
 	AuditKeep time.Duration // how long the audit log is kept; negative is for ever
 	Metrics   string        // another address that serves /metrics to anyone; "" for no such address
 	Prices    hutch.Prices
-	Trace     trace.Options // without an endpoint there are no traces
+	Trace     trace.Options // without an endpoint, no traces are sent
 }
 
 // Log receives the daemon's log. Secrets are redacted first.

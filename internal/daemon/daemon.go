@@ -53,7 +53,7 @@ import (
 type Daemon struct {
 	cfg Config
 	log *slog.Logger
-	dir string // the server's own folder of the data folder
+	dir string // the server's own folder in the data folder
 
 	token      string // the local token
 	freshToken bool   // this start made the local token

@@ -102,8 +102,8 @@ func TestTwoDaemons(t *testing.T) {
 	}
 }
 
-// The next daemon of a data folder finds the sandboxes and their processes. While one
-// runs, no other opens the folder.
+// The next daemon of a data folder finds the sandboxes and their processes. While one daemon runs, no other daemon can
+// open the folder.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, fake.New(t.TempDir()))

@@ -23,7 +23,7 @@ func (d *Daemon) openE2B(ctx context.Context) error {
 		return nil
 	}
 	var secret string
-	err := d.share(ctx, d.cfg.Data.Path(e2bSecret), func(string) (err error) { // all nodes of a fleet open the same sandboxes
+	err := d.share(ctx, d.cfg.Data.Path(e2bSecret), func(string) (err error) { // shared, because all nodes of a fleet serve the same sandboxes
 		secret, _, err = d.cfg.Data.Secret(e2bSecret, auth.NewSecret)
 		return err
 	})

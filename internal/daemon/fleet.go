@@ -190,7 +190,7 @@ func (d *Daemon) closeFleet() (err error) {
 	return err
 }
 
-// foundFleet begins a fleet with this server as its first node, under its name in the store.
+// foundFleet founds a fleet with this server as the first node. The node has the server's name in the store.
 func (d *Daemon) foundFleet(ctx context.Context, directory *fleet.Directory) error {
 	node, key, err := d.nodeAndKey()
 	if err != nil {

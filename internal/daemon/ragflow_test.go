@@ -15,7 +15,7 @@ func TestRAGFlowWithoutToken(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, fake.New(t.TempDir()))
 	const app = "https://app.example.com"
-	cfg.Hosts, cfg.Origins = []string{"*"}, []string{app} // enough for a route with a token
+	cfg.Hosts, cfg.Origins = []string{"*"}, []string{app} // this would be enough for a route with a token
 	cfg.Token, cfg.Chats = "the-local-token", Chats{RAGFlow: "127.0.0.1:0", RAGFlowToken: "the-local-token"}
 	d, _, end := start(t, cfg)
 	ask := func(method, path, body, host, origin string) (int, string) {

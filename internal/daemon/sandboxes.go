@@ -68,10 +68,11 @@ func memory() engine.Memory {
 	return engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills, Stalls: stall.Stalls}
 }
 
-// lastTime bounds the time that the server needs for its sandboxes when it ends.
+// lastTime is how long a server that ends can take to destroy its sandboxes or put them to sleep.
 const lastTime = 2 * time.Minute
 
-// closeEngine destroys the sandboxes or puts them to sleep, if that is configured and the fleet has not done it.
+// closeEngine closes the engine. If so configured, it destroys the sandboxes or, unless the fleet has done it, puts
+// them to sleep.
 func (d *Daemon) closeEngine() (err error) {
 	if d.sleepsAtEnd() && d.fleet == nil {
 		err = d.sleepAll(d.engine.SleepAll)
@@ -160,8 +161,8 @@ func (d *Daemon) recordUse(x engine.Exit, host string, u broker.Use) {
 // daemon that ends soon need not compile at all.
 const warmDelay = 30 * time.Second
 
-// warmCompilers compiles in the background what the first programs would otherwise compile in each sandbox. Sandboxes
-// get the result after the image has been refreshed.
+// warmCompilers compiles Go's standard library in the background. Otherwise the first Go program in each sandbox would
+// compile it. Sandboxes get the result after the image has been refreshed.
 func (d *Daemon) warmCompilers(context.Context) error {
 	if d.cfg.Sandboxes.ColdCompilers {
 		return nil

@@ -145,7 +145,7 @@ func (d *Daemon) surfaces() surfaces {
 	}
 }
 
-// handler returns the handler of all requests, and guarded, a handler for all requests except those for previews.
+// handler returns the handler of all requests. guarded is the handler of all requests except those for previews.
 // Requests pass the guard before they reach their surface; requests for previews do not pass the guard. end closes
 // everything that the handlers keep open.
 func (d *Daemon) handler(s surfaces, memory *membudget.Budget) (handler, guarded http.Handler, end func()) {
@@ -174,7 +174,7 @@ func (d *Daemon) handler(s surfaces, memory *membudget.Budget) (handler, guarded
 	}
 	if d.e2b != nil {
 		opt.Known, opt.Named = e2b.Known, d.e2b.Named
-		inside = d.e2b.Inside(inside) // outermost, because E2B's host names have no console
+		inside = d.e2b.Inside(inside) // outermost, because there is no console at E2B's host names
 	}
 	guarded = guard.New(inside, opt)
 	guarded = openterminal.Front(d.libreChatUsers(guarded), listen.Claim)

@@ -23,7 +23,7 @@ import (
 	"hutch/internal/wrap"
 )
 
-// listenSSH reads the keys, and opens the address of SSH if one was given. Keys can be added without that address, too.
+// listenSSH reads the keys, and opens the address of SSH if one was given. Keys can be added even without that address.
 func (d *Daemon) listenSSH(ctx context.Context) error {
 	authority, err := d.sshKey(ctx, datadir.SSHAuthority)
 	if err != nil {

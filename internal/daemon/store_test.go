@@ -92,7 +92,7 @@ func TestServersOfOneDatabase(t *testing.T) {
 		t.Errorf("%d of 8 calls over the limit of operations were refused", refused)
 	}
 
-	// Secrets and the authority are the same.
+	// Both servers have the same secrets and the same authority.
 	if _, err := atA.SetSecret(ctx, "KEY", hutch.SecretRequest{Value: "very-secret-value"}); err != nil {
 		t.Fatal(err)
 	}

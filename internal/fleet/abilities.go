@@ -58,7 +58,7 @@ func needsOf(c caller.Caller) []string {
 	return nil
 }
 
-// lacks reports whether a node does not have all of several abilities.
+// lacks reports whether a node lacks one of the needed abilities.
 func (n NodeInfo) lacks(needs []string) bool {
 	return slices.ContainsFunc(needs, func(one string) bool { return !slices.Contains(n.abilities, one) })
 }

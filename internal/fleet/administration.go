@@ -90,7 +90,7 @@ func (d *Directory) setState(ctx context.Context, node string, state hutch.NodeS
 	if err == nil && tag.RowsAffected() == 0 {
 		return hutch.Node{}, noNode(node)
 	}
-	if err == nil { // the node reports again which sandboxes cannot leave it
+	if err == nil { // forget the reasons to stay, because the node reports them again
 		_, err = d.db.Exec(ctx, "UPDATE fleet_holders SET stays = '' WHERE node = $1", node)
 	}
 	if err == nil {

@@ -48,8 +48,8 @@ func (c *carrier) settleAll(ctx context.Context) (pending []Name) {
 	return pending
 }
 
-// settle settles the arrival of a sandbox, if there is one. The sandbox is then here, or its files are removed. An
-// error comes from the database, and the arrival is still undecided then.
+// settle settles the arrival of a sandbox, if there is one. Afterwards the sandbox is here, or its files are removed.
+// If the database returns an error, the arrival stays undecided.
 func (c *carrier) settle(ctx context.Context, name Name) error {
 	if c.r.has(name) {
 		return nil
@@ -72,7 +72,7 @@ func (c *carrier) settleLocked(ctx context.Context, name Name) error {
 	if i < 0 || c.r.has(name) {
 		return nil
 	}
-	defer c.r.expect(name)() // so that report does not free its row meanwhile
+	defer c.r.expect(name)() // so that report does not free the sandbox's row meanwhile
 	h := holderOf(list[i])
 	err = c.Engine.Settle(ctx, list[i], func(ctx context.Context) error {
 		return undecided(c.recordArrival(ctx, h))

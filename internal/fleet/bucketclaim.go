@@ -43,7 +43,7 @@ import (
 type claimTimes struct {
 	beat   time.Duration // how often a node reads the claim
 	fresh  time.Duration // how long a node acts on what it has read
-	quiet  time.Duration // after this time without a change, the fleet of a claim does not run
+	quiet  time.Duration // after this time without a change, the fleet of a claim counts as ended
 	settle time.Duration // how long a claim that was taken over must stay unchanged
 	poll   time.Duration // how often a node that starts reads the claim while it waits
 }
@@ -70,7 +70,7 @@ type claim struct {
 	// Database distinguishes two databases with the same lineage: one of them is a copy that was not made by a restore
 	// of Hutch.
 	Database string    `json:"database,omitempty"`
-	Beat     string    `json:"beat"` // a new random text at each write of the claim
+	Beat     string    `json:"beat"` // a new random text each time the claim is written
 	Settled  bool      `json:"settled"`
 	Node     string    `json:"node"` // who wrote it and when, for human readers
 	At       time.Time `json:"at"`
@@ -217,7 +217,7 @@ func (b *claimed) judge(ctx context.Context, text, before string, stands, began 
 	is := c.compare(b.mine, b.database)
 	switch {
 	case is == sameFleet && c.Settled:
-		if text == before { // no other node has written the claim since
+		if text == before { // no other node has written the claim since the last look
 			err = b.write(ctx, true)
 		}
 		return errors.Join(b.decided(began, nil), err)
@@ -273,7 +273,7 @@ func (b *claimed) decided(at time.Duration, refused error) error {
 	return refused
 }
 
-// may returns an error if this fleet may not use the bucket now.
+// may returns an error if this fleet is not allowed to use the bucket now.
 func (b *claimed) may(ctx context.Context) error {
 	b.mu.Lock()
 	known, refused := b.confirmed != 0 && b.now()-b.confirmed < b.times.fresh, b.refused

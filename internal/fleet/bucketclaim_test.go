@@ -115,7 +115,7 @@ func TestOthersInTheBucket(t *testing.T) {
 	for _, c := range []struct {
 		name, database string
 		of             []string
-		beside, after  bool // whether it can use the bucket
+		beside, after  bool // whether the other fleet can use the bucket
 	}{
 		{"another node", "db", []string{"A", "R"}, true, true},
 		{"a database that does not say which it is", "", []string{"A", "R"}, true, true},

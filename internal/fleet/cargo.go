@@ -21,9 +21,9 @@ type cargo struct {
 	about *About
 	// needs are the abilities that the node needs.
 	needs []string
-	// only is the one node that can fetch it; empty for any.
+	// only is the only node that may fetch the image; empty for any.
 	only string
-	// tooOld says what the version of a node cannot do; empty if it can fetch it.
+	// tooOld returns what the version of a node cannot do; "" if the version can fetch the image.
 	tooOld func(travel.Machine) string
 	// refuse returns the error for an image that no node can fetch. suits is false if no node suits the sandbox, not
 	// even one that is not ready.
@@ -57,7 +57,7 @@ func (s snapshotRow) cargo(sandbox *placement) cargo {
 			return ""
 		},
 		refuse: func(why string, suits bool) error {
-			if !suits { // no later try could succeed
+			if !suits { // no later try could succeed, so the error is final
 				return sandbox.unsuitable()
 			}
 			return hutch.Errorf(hutch.Unavailable, "no node can use the snapshot %q, which is in the bucket: %s", s.Record.ID, why).With("limit", "nodes for the snapshot")
@@ -70,8 +70,8 @@ func (s snapshotRow) cargo(sandbox *placement) cargo {
 	return c
 }
 
-// nodeFor returns a node that can fetch an image: the node named in first if it can, otherwise the one with the smallest
-// reservations. It never returns the node named in not; "" names none.
+// nodeFor returns a node that can fetch an image: the node named in first if it can, otherwise the node with the
+// smallest reservations. It never returns the node named in not; "" names none.
 func (d *Directory) nodeFor(ctx context.Context, c cargo, first, not string) (string, error) {
 	var about []byte
 	if c.about != nil {

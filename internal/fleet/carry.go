@@ -87,7 +87,7 @@ type carrier struct {
 	busy    map[Name]chan struct{} // open transfers; closed at their ends
 	failed  map[Name]time.Time     // when a sandbox last could not be sent or fetched
 	counted map[Transfer]Outcomes
-	rounds  sync.Mutex // held by the background round that is under way
+	rounds  sync.Mutex // held while a background round runs
 	cleaned time.Time
 	saving  sync.Mutex      // held while a checkpoint is made: one at a time
 	keeping ctxlock.Lock    // held while the programs of a build are written to the bucket; guards builds
@@ -129,7 +129,7 @@ func (c *carrier) begin(ctx context.Context) error {
 			c.drop(key)
 		}
 	}
-	pending := c.settleAll(ctx) // before the claims of the earlier process end, because arrivals need them
+	pending := c.settleAll(ctx) // before the claims of an earlier process are dropped, because arrivals need the claims
 	if err := c.dir().dropClaims(ctx, c.me()); err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (c *carrier) isBad(h Holder) bool {
 func (c *carrier) sendAgain(name Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.kept, name) // the directory still has the old key, so the object stays until then
+	delete(c.kept, name) // until then the directory has the old key, so the object stays
 	if p, ok := c.points[name]; ok {
 		p.at, p.did = time.Time{}, travel.Activity{}
 		c.points[name] = p
@@ -423,7 +423,7 @@ func (c *carrier) notFetched(ctx context.Context, h Holder, err error) error {
 	if errors.Is(err, errMoved) { // its earlier node is back, or the sandbox was destroyed
 		return errMoved
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // also when the transfer took too long, or this node ends
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // a new context, because the transfer may have taken too long, or this node may be ending
 	defer cancel()
 	c.noteLost(ctx, h, err)
 	if !errors.Is(err, travel.ErrUndecided) { // without the claim, settling the arrival would remove the files here
@@ -667,7 +667,7 @@ func (c *carrier) sendAway(ctx context.Context, sb hutch.Sandbox) {
 	c.did(Left, err)
 	why := ""
 	if err != nil && ctx.Err() == nil {
-		why = err.Error() // an operator reads the reason
+		why = err.Error() // the full error, because an operator reads the reason
 		c.r.f.log.Warn("a sandbox cannot leave this node", "sandbox", sb.ID, "err", err)
 	}
 	if err != nil {
@@ -724,7 +724,7 @@ func (c *carrier) handOver(ctx context.Context, sb hutch.Sandbox, name Name) err
 	return nil
 }
 
-// adoptOrphans takes over sandboxes of nodes that have been dead for a while. Each is fetched by one node.
+// adoptOrphans takes over sandboxes of nodes that have been dead for a while. Each of them is fetched by one node.
 func (c *carrier) adoptOrphans(ctx context.Context) {
 	if _, dead := c.r.f.node.others(); len(dead) == 0 {
 		return

@@ -33,11 +33,11 @@ const recheckBad = 10 * time.Minute
 // syncTime bounds one comparison of the directory with this node, because calls can wait for it.
 const syncTime = 10 * time.Second
 
-// snapshotKey begins the names of snapshots in the bucket. Nodes of older versions do not know them, and leave objects
-// with such a name when they remove images that belong to no sandbox.
+// snapshotKey is the prefix of the names of snapshots in the bucket. With it, nodes of older versions do not take a
+// snapshot for an image without a sandbox, which they would remove.
 const snapshotKey = "snapshot-"
 
-// localSnapshots lists the snapshots here, as the server sees them.
+// localSnapshots lists all snapshots here, as the server itself sees them.
 func (c *carrier) localSnapshots(ctx context.Context) (map[string]hutch.Snapshot, error) {
 	list, err := c.r.here.Snapshots(caller.With(ctx, caller.Caller{}))
 	all := make(map[string]hutch.Snapshot, len(list))
@@ -144,7 +144,8 @@ func (c *carrier) takeBack(ctx context.Context, s snapshotRow) {
 	}
 }
 
-// removeCopy removes an old copy of a snapshot. If it is used or fetched just now, it stays until the next time.
+// removeCopy removes an old copy of a snapshot. If the snapshot is being used or fetched, the copy stays until the next
+// time.
 func (c *carrier) removeCopy(ctx context.Context, id string) {
 	if !c.snapshotLocks.Try(id) {
 		return
@@ -278,7 +279,7 @@ func (c *carrier) keepSnapshots(ctx context.Context) {
 func (c *carrier) keepSnapshotNow(ctx context.Context, id string) {
 	err := c.keepSnapshot(ctx, id)
 	if errors.Is(err, errMoved) {
-		c.snapshots.remove(id) // the next comparison finds out what it is now
+		c.snapshots.remove(id) // the next comparison finds out the snapshot's state
 		return
 	}
 	if err == nil || ctx.Err() != nil {
@@ -325,14 +326,14 @@ func sealedSnapshot(owner, id string) string {
 func (c *carrier) sendSnapshotAway(ctx context.Context, id string) {
 	err := c.releaseSnapshot(ctx, id)
 	if errors.Is(err, errMoved) { // another node took it over, or an earlier release succeeded but its answer was lost
-		c.snapshots.remove(id) // the next comparison finds out what it is now
+		c.snapshots.remove(id) // the next comparison finds out the snapshot's state
 		return
 	}
 	if err == nil || ctx.Err() != nil || hutch.KindOf(err) == hutch.NotFound {
 		return
 	}
 	c.r.f.log.Warn("a snapshot cannot leave this node", "snapshot", id, "err", err)
-	c.dir().recordSnapshotStay(ctx, c.me(), id, err.Error()) // an operator reads the reason
+	c.dir().recordSnapshotStay(ctx, c.me(), id, err.Error()) // the full error, because an operator reads the reason
 }
 
 // releaseClaims gives up snapshots that were claimed for a node that is now drained, and that it has not begun to

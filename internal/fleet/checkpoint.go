@@ -28,7 +28,8 @@ func (c *carrier) pointOf(name Name) point {
 	return c.points[name]
 }
 
-// setPoint records the checkpoint of a sandbox, the zero point for none, and removes the previous one from the bucket.
+// setPoint records the checkpoint of a sandbox, and removes the previous one from the bucket. The zero point means no
+// checkpoint.
 func (c *carrier) setPoint(name Name, p point) {
 	c.mu.Lock()
 	old := c.points[name].key

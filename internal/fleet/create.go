@@ -33,7 +33,7 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 		return f.resident.Create(ctx, req)
 	}
 	want, err := f.want(ctx, name, req)
-	if err != nil || want.moves() { // a sandbox that exists needs neither its snapshot nor its volumes here
+	if err != nil || want.moves() { // an existing sandbox needs neither its snapshot nor its volumes here
 		if sb, done, err := f.createWhereHeld(ctx, name, req); done {
 			return sb, err
 		}
@@ -44,7 +44,7 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
-	if want.From != nil && req.Snapshot == "" && req.Template == "" { // the image is the name of a template
+	if want.From != nil && req.Snapshot == "" && req.Template == "" { // the image in the request is the name of a template
 		req.Image, req.Template = "", req.Image
 	}
 	for moved := false; ; {
@@ -58,7 +58,7 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 		if err != nil {
 			return hutch.Sandbox{}, err
 		}
-		if !made && f.carrier != nil { // the sandbox can be in the bucket
+		if !made && f.carrier != nil { // only the bucket may have the sandbox
 			if sb, done, err := f.createWhereHeld(ctx, name, req); done {
 				return sb, err
 			}
@@ -72,7 +72,8 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 			f.remember(name, at)
 		}
 		if made && notReached(err) {
-			// The call did not reach the node, so its capacity is free again. Its lease will show that it is away.
+			// The call did not reach the node, so the reservation is freed. The node's lease will show that the node is
+			// away.
 			if err := f.freeSoon(ctx, at, name); err != nil {
 				return hutch.Sandbox{}, err
 			}
@@ -93,7 +94,7 @@ func (f *Fleet) freeSoon(ctx context.Context, node string, name Name) error {
 
 // createWhereHeld calls another node that has the sandbox already. done is false if no other node has it.
 func (f *Fleet) createWhereHeld(ctx context.Context, name Name, req hutch.CreateRequest) (sb hutch.Sandbox, done bool, err error) {
-	f.forget(name) // the sandbox can have left the node where it was
+	f.forget(name) // the sandbox may have left the remembered node
 	p, _, err := f.locate(ctx, name)
 	if err != nil || p == nil {
 		return hutch.Sandbox{}, err != nil, err
@@ -168,7 +169,7 @@ func (f *Fleet) beginsAs(ctx context.Context, req hutch.CreateRequest) (*snapsho
 		}
 	}
 	if i < 0 {
-		return nil, nil // the engine reports what is missing
+		return nil, nil // the engine reports the missing snapshot or template
 	}
 	return &all[i], nil
 }
@@ -312,11 +313,11 @@ func (f *Fleet) claimForCreate(ctx context.Context, want placement) (only []stri
 }
 
 // moveSnapshot assigns a snapshot to another node when its node has refused the new sandbox, because that node is full,
-// cordoned or draining, or does not suit. The other node suits and has capacity. If there is none, the error is the
-// refusal of the snapshot's node.
+// cordoned or draining, or does not suit. The other node suits and has capacity. If there is no such node, the error is
+// the refusal of the snapshot's node.
 func (f *Fleet) moveSnapshot(ctx context.Context, want *placement, refused error) error {
 	if suitsNoNode(refused) && !isOwn(ctx, want.From.Snapshot) {
-		if hutch.KindOf(refused) != hutch.Invalid { // its node has an older version
+		if hutch.KindOf(refused) != hutch.Invalid { // the snapshot's node has an older version
 			return refused
 		}
 		return want.staysShared()
@@ -354,7 +355,7 @@ func (f *Fleet) CreateTemplate(ctx context.Context, req hutch.TemplateRequest) (
 	}
 	var at hutch.Service = f.resident
 	if req.From != "" && hutch.CheckID(req.From) == nil {
-		f.forget(nameIn(ctx, req.From)) // the sandbox can have left the node where it was
+		f.forget(nameIn(ctx, req.From)) // the sandbox may have left the remembered node
 		p, _, err := f.locate(ctx, nameIn(ctx, req.From))
 		if err != nil {
 			return hutch.Snapshot{}, err

@@ -174,7 +174,8 @@ func TestPlacedWhileFreed(t *testing.T) {
 	}
 }
 
-// TestLimitOfAnOwner: the limit holds over all nodes, whichever node asks, and another owner's sandboxes do not count.
+// TestLimitOfAnOwner: the limit applies to the sum over all nodes, whichever node is called, and another owner's
+// sandboxes do not count.
 func TestLimitOfAnOwner(t *testing.T) {
 	t.Parallel()
 	d := register(t, 3, 30)
@@ -309,7 +310,7 @@ func TestFence(t *testing.T) {
 			t.Fatal("it does not serve again")
 		}
 	}
-	if _, err := d.begin(t.Context(), NodeInfo{Node: hutch.Node{ID: "a"}}); err != nil { // a copy of its machine
+	if _, err := d.begin(t.Context(), NodeInfo{Node: hutch.Node{ID: "a"}}); err != nil { // as a copy of the machine would
 		t.Fatal(err)
 	}
 	for limit := time.Now().Add(2 * time.Minute); n.serving() != errCopy; time.Sleep(20 * time.Millisecond) {

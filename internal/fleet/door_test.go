@@ -269,7 +269,7 @@ func TestJoining(t *testing.T) {
 	}
 }
 
-// TestASecondFleet: a database has one fleet.
+// TestASecondFleet: a database cannot have a second fleet.
 func TestASecondFleet(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 1)
@@ -336,7 +336,7 @@ func TestOwners(t *testing.T) {
 			}
 		}
 	}
-	// The same id of another owner is another sandbox.
+	// Sandboxes of two owners can have the same id.
 	if sb, err := b.nodes[1].Create(as("bob"), hutch.CreateRequest{ID: "box-0"}); err != nil || sb.Owner != "bob" {
 		t.Errorf("%+v %v", sb, err)
 	}
@@ -431,7 +431,7 @@ func TestItsNodeHasEnded(t *testing.T) {
 	}
 	eventually(t, "a call finds it on the other node", func() bool {
 		res, err := b.nodes[0].Exec(t.Context(), "moved", hutch.ExecRequest{Command: "true"}, nil)
-		if err != nil && hutch.KindOf(err) != hutch.Unavailable { // the first call can break off with its connection
+		if err != nil && hutch.KindOf(err) != hutch.Unavailable { // the first call can fail because its connection breaks
 			t.Fatal(err)
 		}
 		return err == nil && res.Success()
@@ -768,7 +768,7 @@ func TestManyVisitors(t *testing.T) {
 	}
 }
 
-// hangingPreviews does not answer whether a node has a label that begins with "hang", until a channel is closed.
+// hangingPreviews waits until a channel is closed before it answers for a label that begins with "hang".
 type hangingPreviews struct {
 	hutch.Previews
 	asked atomic.Int32

@@ -47,7 +47,7 @@ type Options struct {
 	Volumes hutch.Volumes
 	// Types are the sizes that creates can name.
 	Types []hutch.InstanceType
-	// Usual are the default limits of a sandbox.
+	// Usual is the default limits of a sandbox.
 	Usual hutch.Limits
 	// Travel lets sleeping sandboxes move to other nodes; nil keeps each where it was created.
 	Travel *Travel
@@ -95,7 +95,7 @@ func Begin(ctx context.Context, opt Options) (*Fleet, error) {
 		return nil, err
 	}
 	var bucket *claimed
-	if opt.Travel != nil { // before the lease, because it can wait
+	if opt.Travel != nil { // before the lease starts, because claimBucket can wait
 		if bucket, err = claimBucket(ctx, opt.Directory, opt.Identity.Node, folderOf(opt.Travel.Key), opt.Travel.Bucket, opt.Log); err != nil {
 			return nil, err
 		}
@@ -153,7 +153,7 @@ func (f *Fleet) closeDoor() {
 // Close ends the lease and the calls under way.
 func (f *Fleet) Close(ctx context.Context) error {
 	f.closeDoor()
-	f.mu.Lock() // no background work begins after this
+	f.mu.Lock() // after this, no background work starts
 	f.end()
 	f.mu.Unlock()
 	f.runs.Wait()

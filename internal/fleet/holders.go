@@ -55,7 +55,8 @@ func (h Holder) comesTo(node string) bool {
 	return h.Node == node
 }
 
-// About is the data that the directory keeps of a sandbox: to show it while its node is away, and to choose nodes for it.
+// About is the data about a sandbox that the directory keeps to show the sandbox while its node is away, and to choose
+// nodes for it.
 type About struct {
 	Image   string            `json:"image,omitempty"`
 	Runtime string            `json:"runtime,omitempty"`

@@ -36,7 +36,7 @@ import (
 // Identity is what makes a machine a node of a fleet. It is kept in one file, readable only by the file's owner.
 type Identity struct {
 	Node string `json:"node"`
-	// Certificate and Key are the node's, and Authority is the certificate of the fleet's authority, all as PEM.
+	// Certificate and Key belong to the node. Authority is the certificate of the fleet's authority. All are PEM.
 	Certificate string `json:"certificate"`
 	Key         string `json:"key"`
 	Authority   string `json:"authority"`
@@ -98,7 +98,7 @@ func (id *Identity) pair() (tls.Certificate, error) {
 	return tls.X509KeyPair([]byte(id.Certificate), []byte(id.Key))
 }
 
-// print returns the fingerprint of the node's certificate, as in the directory.
+// print returns the fingerprint of the node's certificate, in the form that the directory has.
 func (id *Identity) print() (string, error) {
 	block, _ := pem.Decode([]byte(id.Certificate))
 	if block == nil {

@@ -12,7 +12,7 @@ import (
 // keptSnapshots has the snapshots that are on this node by the directory.
 type keptSnapshots struct {
 	syncing sync.Mutex // held while the directory is compared with this node
-	rounds  sync.Mutex // held by the background round that is under way
+	rounds  sync.Mutex // held while a background round runs
 
 	mu     sync.Mutex
 	looked time.Time // when the old copies here were last checked
@@ -119,7 +119,7 @@ func (k *keptSnapshots) setImage(id string, img *travel.Image) {
 	}
 }
 
-// due reports whether a snapshot is to be written to the bucket now.
+// due reports whether it is time to write a snapshot to the bucket.
 func (k *keptSnapshots) due(id string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -99,7 +99,7 @@ func (f *Fleet) Sandboxes(ctx context.Context, filter hutch.Filter) ([]hutch.San
 
 // one returns a list with only the sandbox whose id is in the filter.
 func (f *Fleet) one(ctx context.Context, filter hutch.Filter) ([]hutch.Sandbox, error) {
-	f.forget(nameIn(ctx, filter.ID)) // outdated knowledge would list nothing
+	f.forget(nameIn(ctx, filter.ID)) // an outdated node would list nothing
 	p, _, err := f.locate(ctx, nameIn(ctx, filter.ID))
 	switch {
 	case hutch.KindOf(err) == hutch.Unavailable && f.node.serving() == nil:

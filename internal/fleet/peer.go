@@ -39,7 +39,7 @@ const (
 	pingTimeout = 10 * time.Second
 )
 
-// of returns the client of a node.
+// of returns the client for a node.
 func (p *peers) of(info NodeInfo) (*peer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

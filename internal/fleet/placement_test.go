@@ -109,8 +109,8 @@ func TestNoNodeSuits(t *testing.T) {
 	}
 }
 
-// TestMovesByLabels: wherever a sandbox or its snapshot moves, its node has the labels that it asks for, and only taints that it
-// tolerates.
+// TestMovesByLabels: when a sandbox or its snapshot moves, the new node has the labels that the sandbox asks for, and
+// only taints that it tolerates.
 func TestMovesByLabels(t *testing.T) {
 	t.Parallel()
 	d := labelled(t)

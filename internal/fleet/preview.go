@@ -79,8 +79,8 @@ func newPreviews() previews {
 	}
 }
 
-// keep remembers a preview. If there are too many, it ends a preview of the owner that has the most previews. The next
-// visitor of that preview makes the node search for it again.
+// keep remembers a preview. If there are too many previews, it forgets one of the owner with the most. The next visitor
+// of that preview makes the node search for it again.
 func (p *previews) keep(label string, preview remembered) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -37,7 +37,7 @@ func (o *Outcomes) add(err error) {
 type Transfer string
 
 const (
-	Saved        Transfer = "saved" // to the bucket, while it sleeps
+	Saved        Transfer = "saved" // to the bucket, while the sandbox sleeps
 	Checkpointed Transfer = "checkpoint"
 	Fetched      Transfer = "fetched" // from the bucket
 	Left         Transfer = "left"    // handed over to another node
@@ -68,7 +68,7 @@ func (n *node) report() Report {
 		r.Lease = max(n.until-sinceBoot(), 0)
 	}
 	for _, info := range n.nodes {
-		if info.SeenUntil == nil { // it was never started
+		if info.SeenUntil == nil { // the node was never started
 			continue
 		}
 		node := info.Node

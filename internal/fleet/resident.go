@@ -25,12 +25,12 @@ type resident struct {
 	held    map[Name]bool          // the sandboxes here that are in the directory; true if awake
 	waking  map[Name]bool          // sandboxes that are waking: in the directory they are already awake
 	leaving map[Name]bool          // removed sandboxes that may still be in the directory
-	coming  map[Name]int           // creates and fetches under way
+	coming  map[Name]int           // how many creates and fetches of a sandbox are in progress
 	freeing map[Name]chan struct{} // sandboxes that are being removed from the directory; closed when that is done
 	checked time.Time              // when the directory's whole list of this node was last compared
 
 	counting sync.Mutex // held by the report that counts the snapshots; guards counted
-	counted  int        // the number of snapshots that the directory knows, without a bucket; -1 for unknown
+	counted  int        // number of snapshots in the directory, in a fleet without a bucket; -1 for unknown
 }
 
 const (
@@ -54,7 +54,7 @@ func (r *resident) has(n Name) bool {
 	return ok
 }
 
-// known returns the sandboxes here that the directory knows: true for awake.
+// known returns the sandboxes here that the directory knows; the value is true if awake.
 func (r *resident) known() map[Name]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +76,7 @@ func (r *resident) noteAwake(n Name) {
 }
 
 // markWaking notes that a sandbox is waking, until done is called. Until then, report does not free the sandbox's
-// promised memory and cores.
+// reservation.
 func (r *resident) markWaking(n Name) (done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +129,7 @@ func (r *resident) Create(ctx context.Context, req hutch.CreateRequest) (hutch.S
 	if err == nil && !here {
 		err = r.keepReservation(ctx, name, req)
 	}
-	if err == nil && !r.has(name) { // a sandbox that exists does not need its snapshot
+	if err == nil && !r.has(name) { // an existing sandbox does not need its snapshot
 		err = r.bringNamed(ctx, cmp.Or(req.Snapshot, req.Template))
 	}
 	if err == nil {
@@ -321,7 +321,7 @@ func isAwake(s hutch.Status) bool {
 	return s == hutch.Running || s == hutch.Paused || s == hutch.Creating
 }
 
-// adoptAll adds all sandboxes here to the directory, when the node begins.
+// adoptAll adds all sandboxes here to the directory, when the node starts.
 func (r *resident) adoptAll(ctx context.Context) error {
 	list, err := r.all(ctx)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"hutch/internal/wrap"
 )
 
-// nameIn returns the directory's name of a caller's sandbox.
+// nameIn returns the name of a caller's sandbox in the directory.
 func nameIn(ctx context.Context, id string) Name {
 	o, _ := caller.OwnerOf(ctx)
 	return Name{o.ID, id}

@@ -199,7 +199,7 @@ func alive(m *member) (count int) {
 
 // memoryEngine is a table of sandboxes that do not run.
 type memoryEngine struct {
-	hutch.Service // what this test does not call
+	hutch.Service // for the methods that this test does not call
 
 	mu    sync.Mutex
 	boxes map[scaleName]hutch.Sandbox

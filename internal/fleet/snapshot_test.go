@@ -47,7 +47,7 @@ func (g *gated) Put(ctx context.Context, key string, r io.Reader) error {
 	return g.Store.Put(ctx, key, r)
 }
 
-// newBucketBed makes a fleet with a bucket, whose nodes have room for a number of sandboxes.
+// newBucketBed makes a fleet with a bucket, whose nodes each have capacity for room awake sandboxes.
 func newBucketBed(t *testing.T, nodes int, room int64, change ...func(i int, o *fleet.Options)) (*bed, *gated) {
 	t.Helper()
 	bucket := &gated{Store: objects.Folder(t.TempDir())}
@@ -135,7 +135,7 @@ func has(t *testing.T, m *member, id string) bool {
 	return len(list) > 0
 }
 
-// drainedSnapshot is a snapshot that only the bucket has, and a node that is not drained.
+// drainedSnapshot returns a snapshot that only the bucket has, and a node that is not drained.
 func drainedSnapshot(t *testing.T, b *bed) (s hutch.Snapshot, other *member) {
 	t.Helper()
 	s, home := b.made(t, "base")

@@ -232,8 +232,8 @@ func changeRow(ctx context.Context, db interface {
 }
 
 // claimSnapshot assigns a snapshot to a node, which is to fetch it. Its condition is that no live node has the
-// snapshot. If full is true, a live node may have it, because that node is full. If several nodes try at once, the
-// others get errMoved.
+// snapshot. If full is true, that condition is dropped, because the snapshot's node is full. If several nodes try at
+// once, the others get errMoved.
 func (d *Directory) claimSnapshot(ctx context.Context, s snapshotRow, to string, full bool) error {
 	return databaseError(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
 		err := changeRow(ctx, tx, "UPDATE fleet_snapshots s SET node = $4, stays = '' WHERE id = $1 AND node = $2 AND image->>'key' = $3 AND ($5 OR NOT "+nodeServes+")",

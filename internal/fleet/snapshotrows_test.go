@@ -12,7 +12,7 @@ import (
 	"hutch/internal/travel"
 )
 
-// kept records a snapshot of a node, and that the bucket has it.
+// kept records that a node and the bucket have a snapshot.
 func kept(t *testing.T, d *Directory, node, id string) snapshotRow {
 	t.Helper()
 	_, err := d.recordSnapshot(t.Context(), node, hutch.Snapshot{ID: id, Owner: "ada", Name: id, Names: []string{id}})

@@ -315,7 +315,7 @@ func (f *Fleet) DiffSnapshot(ctx context.Context, snapshot string, req hutch.Sna
 		if err := f.lostSnapshot(ctx, snapshot, true); err != nil {
 			return hutch.SnapshotDiff{}, err
 		}
-		return f.resident.DiffSnapshot(ctx, snapshot, req) // it reports what is missing
+		return f.resident.DiffSnapshot(ctx, snapshot, req) // it reports the missing snapshot
 	}
 	if j := indexSnapshot(ctx, all, req.To); req.To != "" && j >= 0 && all[j].away() && all[i].node == f.node.info.ID {
 		if err := f.bringHere(ctx, *all[j].row); err != nil {
@@ -348,7 +348,7 @@ func (f *Fleet) refuseOtherNode(ctx context.Context, all []snapshotOn, i int, re
 		id = all[i].SandboxID
 	}
 	if id == "" {
-		return nil // the node refuses such a request
+		return nil // no error here: the node itself refuses such a request
 	}
 	name := nameIn(ctx, id)
 	if node == f.node.info.ID && f.resident.has(name) {

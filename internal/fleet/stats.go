@@ -88,7 +88,7 @@ type statsFollower struct {
 
 	mu        sync.Mutex
 	known     statsOfNodes
-	following map[string]context.CancelFunc // end the streams of the other nodes
+	following map[string]context.CancelFunc // functions that end the streams of the other nodes
 }
 
 // eachNode is how often a follower looks for nodes to follow: new ones, and those whose stream has ended.

@@ -136,15 +136,15 @@ func (d *Directory) reserveWake(ctx context.Context, node string, name Name, che
 	return old, err
 }
 
-// roomOfNode is the limit that the error of a full node names.
+// roomOfNode is the name of the limit in the error of a full node.
 const roomOfNode = "room of the node"
 
-// isFull reports whether a sandbox could not wake because its node has no room for it.
+// isFull reports whether a sandbox could not wake because its node has no capacity for it.
 func isFull(err error) bool {
 	return hutch.KindOf(err) == hutch.Exhausted && hutch.AsError(err).Data["limit"] == roomOfNode
 }
 
-// checkRoom returns an error if a node, whose row is locked, has no room for one more sandbox that is awake.
+// checkRoom returns an error if a node has no capacity for one more awake sandbox. The node's row must be locked.
 func checkRoom(ctx context.Context, tx pgx.Tx, node, sandbox string, needs hutch.NodeRoom) error {
 	var room, promised hutch.NodeRoom
 	err := tx.QueryRow(ctx, "SELECT memory, cpu, most, promised_memory, promised_cpu, promised FROM fleet_nodes WHERE id = $1", node).Scan(
@@ -295,7 +295,7 @@ func (d *Directory) toFetch(ctx context.Context, node string) ([]Holder, error) 
 // abandon removes a sandbox that is on no live node, and assigns its record to a node, which removes the record. The
 // sandbox is asleep, or has a checkpoint from which it could continue.
 func (d *Directory) abandon(ctx context.Context, h Holder, recordTo string) error {
-	// change locks the row of the dead node, so that node cannot renew its lease meanwhile.
+	// change locks the row of the dead node, so that this node cannot renew its lease meanwhile.
 	return d.change(ctx, h.Node, func(tx pgx.Tx) error {
 		err := changeRow(ctx, tx, "DELETE FROM fleet_holders h WHERE owner = $1 AND id = $2 AND placed = $3 AND node = $4 AND (NOT awake AND NOT "+isAlive+" OR "+isAway+")",
 			h.Owner, h.ID, h.Placed, h.Node)

@@ -14,7 +14,7 @@ import (
 	"hutch/internal/travel"
 )
 
-// asleep places a sandbox, and notes that the bucket has it.
+// asleep places a sandbox that sleeps, and records that the bucket has it.
 func asleep(t *testing.T, d *Directory, id string) Holder { return asleepOf(t, d, at(id)) }
 
 func asleepOf(t *testing.T, d *Directory, p placement) Holder {
@@ -185,7 +185,8 @@ func TestOnlyInBucket(t *testing.T) {
 	}
 }
 
-// TestReturnsInTime: a node has its sandbox as before if it returns before another node has read the whole image.
+// TestReturnsInTime: if a node returns before another node has read the whole image of its sandbox, it has the sandbox
+// as before.
 func TestReturnsInTime(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 3, 100))

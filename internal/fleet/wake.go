@@ -59,7 +59,7 @@ func (r *resident) reserveWake(ctx context.Context, name Name, checkpoints bool)
 	return old, err
 }
 
-// movedTo is the field of an error that names the node to which a sandbox has moved. The call had no effect.
+// movedTo is the field of an error with the node to which the sandbox has moved. A call with this error had no effect.
 const movedTo = "movedTo"
 
 // hasMoved reports whether a call failed because its sandbox has just moved to another node.

@@ -35,12 +35,12 @@ import (
 
 // Options set which requests are accepted. The zero value accepts none.
 type Options struct {
-	// Check returns the principal of a bearer token. Its error is sent to the client: of kind Denied when the token
+	// Check returns the principal of a bearer token. Its error is sent to the client; it is of kind Denied if the token
 	// is not valid.
 	Check func(ctx context.Context, token string) (*caller.Principal, error)
 	// Metadata is the URL that tells clients without a token which issuer issues tokens (RFC 9728); empty for none.
 	Metadata string
-	// Requests counts the requests of each principal; nil does not count.
+	// Requests counts the requests of each principal; nil counts nothing.
 	Requests *quota.Meter
 	// Known, when set, returns the principal of a request whose credential is not a token, and nil for every other
 	// request.
@@ -50,7 +50,7 @@ type Options struct {
 	Session func(w http.ResponseWriter, r *http.Request) (*caller.Principal, error)
 	// Refuse answers a request over its principal's limit; the default is problem details.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
-	// Shape returns how the clients of a request expect errors to look; nil, and a nil result, mean problem details.
+	// Shape returns the error format for a request; nil, and a nil result, mean problem details.
 	Shape func(*http.Request) Refusal
 	// Named, when set, reports further host names of the server.
 	Named func(host string) bool
@@ -242,7 +242,7 @@ func (g *guard) hostAllowed(r *http.Request) bool {
 	if host == "" {
 		return false
 	}
-	// Names under localhost cannot be pointed elsewhere: RFC 6761.
+	// Names under localhost always mean this machine (RFC 6761).
 	if netaddr.IsLoopback(host) || strings.HasSuffix(host, ".localhost") {
 		return true
 	}
@@ -297,8 +297,8 @@ func answeredCORS(w http.ResponseWriter, r *http.Request, origin string) bool {
 	return true
 }
 
-// signedIn returns the principal of a browser's session. A request with any other credential does not use a session: a
-// page that sends a token means that token.
+// signedIn returns the principal of a browser's session. A request with any other credential does not use the session,
+// because a page that sends a token wants to use that token.
 func (g *guard) signedIn(w http.ResponseWriter, r *http.Request) (*caller.Principal, error) {
 	if g.opt.Session == nil || !credential.None(r) {
 		return nil, nil
@@ -343,7 +343,7 @@ func (g *guard) challenge(w http.ResponseWriter, r *http.Request, err error) {
 	g.refuse(w, r, http.StatusUnauthorized, err)
 }
 
-// refuse answers in the shape that the request's client expects.
+// refuse answers with an error in the format that the request's client expects.
 func (g *guard) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	if g.opt.Shape != nil {
 		if answer := g.opt.Shape(r); answer != nil {
@@ -354,7 +354,7 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, status int, err e
 	refuse(w, status, err)
 }
 
-// count tells the client the state of its request limit, and refuses requests over it.
+// count adds the state of the caller's request limit to the answer, and refuses requests over the limit.
 func (g *guard) count(w http.ResponseWriter, r *http.Request, who *caller.Principal) bool {
 	if g.opt.Requests == nil {
 		return true

@@ -238,7 +238,7 @@ func Dir(t testing.TB) string {
 
 // Groups returns the control groups of a driver that has its state in dir. The folder dir has the name of the runtime.
 func Groups(dir string) (groups []string) {
-	sum := sha256.Sum256([]byte(dir)) // as in the names of drivers
+	sum := sha256.Sum256([]byte(dir)) // drivers name their groups by this sum
 	filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasPrefix(d.Name(), filepath.Base(dir)+"-"+hex.EncodeToString(sum[:4])) {
 			groups = append(groups, path)

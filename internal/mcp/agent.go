@@ -39,8 +39,8 @@ type runAgentArgs struct {
 	Tries      int     `json:"tries,omitempty" jsonschema:"with repository: how many agents try at once, 1 to 16; default 1"`
 }
 
-// ranAgent is the structured result of runAgent. For several tries, the fields other than Tries are those of the first
-// try that succeeded or, if none did, of the first try.
+// ranAgent is the structured result of runAgent. With several tries, the fields other than Tries describe the first
+// successful try or, if all failed, the first try.
 type ranAgent struct {
 	SandboxID string           `json:"sandboxId"`
 	Success   bool             `json:"success"`
@@ -48,7 +48,7 @@ type ranAgent struct {
 	TimedOut  bool             `json:"timedOut"`
 	Answer    string           `json:"answer"`
 	Diff      string           `json:"diff"`
-	Truncated bool             `json:"truncated"` // the middle of a long diff was left out, or bytes that are not UTF-8
+	Truncated bool             `json:"truncated"` // the middle of a long diff, or bytes that are not UTF-8, were left out
 	Files     int              `json:"files"`
 	Added     int              `json:"added"`
 	Removed   int              `json:"removed"`

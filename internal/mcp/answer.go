@@ -170,7 +170,7 @@ func (a *answer) close() {
 // name arrives with a capital.
 type answers struct {
 	last atomic.Int64
-	byID sync.Map // by ID of *answer
+	byID sync.Map // *answer by id
 }
 
 const headerAnswer = "hutch-answer"

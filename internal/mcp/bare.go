@@ -94,7 +94,7 @@ func (req *bareRequest) id() any {
 	return nil
 }
 
-// callBare runs one of our tools and answers with its result or error.
+// callBare runs a tool of this server and answers with its result or error.
 func (h *Handler) callBare(a *answer, r *http.Request, id json.RawMessage, p bareParams) {
 	req := &sdk.CallToolRequest{
 		Params: &sdk.CallToolParamsRaw{Meta: sdk.Meta{"traceparent": p.Meta.Trace}, Name: p.Name, Arguments: p.Arguments},

@@ -37,8 +37,7 @@ func postBare(t testing.TB, url, body string, header http.Header) (*http.Respons
 	return resp, string(b)
 }
 
-// TestBareRequests are JSON-RPC without a handshake: the answer is one JSON
-// value, whatever the headers say.
+// TestBareRequests: the answer to JSON-RPC without a handshake is one JSON value, whatever the headers say.
 func TestBareRequests(t *testing.T) {
 	t.Parallel()
 	svc := &fakeservice.Service{OnExec: printing("hello\n", "")}

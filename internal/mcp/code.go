@@ -29,7 +29,7 @@ func (s *server) runCode(ctx context.Context, c *call, in execArgs, out func(hut
 	if err == nil {
 		c.state = state(res)
 	}
-	if c.state != "" && !res.TimedOut { // otherwise it is part of the error
+	if c.state != "" && !res.TimedOut { // otherwise the state is part of the error
 		p.stderr.WriteString("[" + c.state + "]\n")
 	}
 	return hutch.ExecResult{

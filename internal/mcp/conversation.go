@@ -57,7 +57,7 @@ type ranCode struct {
 	TimedOut       bool                `json:"timedOut"`
 	Truncated      bool                `json:"truncated"`           // the middle of long output was left out
 	Files          []conversation.File `json:"files"`               // made or changed by this run
-	MoreFiles      int                 `json:"moreFiles,omitempty"` // how many are not listed
+	MoreFiles      int                 `json:"moreFiles,omitempty"` // how many files are not listed
 	Denied         []string            `json:"denied,omitempty"`    // what the network denied during the run
 }
 

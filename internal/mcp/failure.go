@@ -62,8 +62,8 @@ type failure struct {
 	Data    map[string]any `json:"data,omitempty"`
 	// printed is the command's output until the failure.
 	printed string
-	// inside says that the call was valid, but a file or a process in the sandbox was not as the call needs it. There
-	// is no code for that, so clients of both eras get it as the result of a tool, which they show to models.
+	// inside says that the call was valid, but failed because of a file or a process in the sandbox. There is no code
+	// for that, so clients of both eras get it as the result of a tool, which they show to models.
 	inside bool
 }
 

@@ -180,7 +180,7 @@ func fitting(text []byte) (n int) {
 // numberWidth is the length of the number before a line: six digits and a tab.
 const numberWidth = 7
 
-// number adds its number before each line.
+// number puts a line number before each line; first is the number of the first line.
 func number(text []byte, first int) string {
 	var b strings.Builder
 	for line := range bytes.Lines(text) {

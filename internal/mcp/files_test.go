@@ -78,8 +78,8 @@ func TestFileTools(t *testing.T) {
 	})
 }
 
-// TestWhatIsInside: if a file or a process is not as a call needs it, the model gets the error in every era, as the
-// result of the tool.
+// TestWhatIsInside: if a call fails because of a file or a process in the sandbox, the model gets the error as the
+// result of the tool in both eras.
 func TestWhatIsInside(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		svc, dir := withFiles(t)

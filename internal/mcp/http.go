@@ -56,7 +56,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 }
 
 // Close ends all sessions, kills the programs of their calls, and destroys the sandboxes that were created for them. It
-// returns when that is done, or when ctx is.
+// returns when that is done or when ctx is done.
 func (h *Handler) Close(ctx context.Context) error { return h.close(ctx) }
 
 const (
@@ -228,7 +228,7 @@ func writeError(w http.ResponseWriter, status int, id any, code int64, message s
 func errorMessage(id any, code int64, message string) []byte {
 	return mustJSON(struct {
 		JSONRPC string         `json:"jsonrpc"`
-		ID      any            `json:"id"` // null if there is none, as JSON-RPC requires
+		ID      any            `json:"id"` // null if the id is unknown, as JSON-RPC requires
 		Error   *jsonrpc.Error `json:"error"`
 	}{"2.0", id, &jsonrpc.Error{Code: code, Message: message}})
 }

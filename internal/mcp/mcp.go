@@ -77,12 +77,12 @@ A sandbox made by exec goes away when the session ends, or after 5 minutes witho
 Each exec is a new shell: cwd and variables do not carry over, files do. A command is killed at its timeout (30 s unless given); use startBackgroundProcess for servers and long work.
 Output over about 20,000 characters comes back as its beginning and end. Inside there is no network but what rules allow: a result says what was denied, and the tool network can allow it.`
 
-// server is what the transports share: the tools, bound to a Service.
+// server is the part that all transports share: the tools, bound to a Service.
 type server struct {
 	svc      hutch.Service
 	opt      Options
 	sdk      *sdk.Server
-	tools    map[string]sdk.ToolHandler // our tools
+	tools    map[string]sdk.ToolHandler // the tools of this server
 	names    []string                   // of all tools, sorted
 	meta     map[string]any             // attached to every result of the modern era
 	sessions *sessions

@@ -62,7 +62,7 @@ func (c *plainCall) request(r *http.Request) *sdk.CallToolRequest {
 	}
 }
 
-// servePlain answers a plain call of one of our tools. For other requests it does nothing and returns false.
+// servePlain answers a plain call of a tool of this server. For other requests it does nothing and returns false.
 func (h *Handler) servePlain(a *answer, r *http.Request) bool {
 	c, ok := readPlain(r, a.body)
 	if !ok || h.tools[c.Params.Name] == nil {

@@ -64,7 +64,7 @@ const (
 	plainBody = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"exec","arguments":{"sandboxId":"box","command":"x"},` + plainTail
 )
 
-// plainBodies are calls, well-formed and not, and whether they are plain.
+// plainBodies are well-formed and malformed calls. The value is whether a call is plain.
 var plainBodies = map[string]bool{
 	plainBody: true,
 	strings.Replace(plainBody, `"id":1`, `"id":"a b"`, 1):                                                                         true,

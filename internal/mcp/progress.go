@@ -40,7 +40,7 @@ func follow(ctx context.Context, req *sdk.CallToolRequest, limit hutch.Seconds) 
 		began: time.Now(), total: make(map[hutch.Stream]int64, 2),
 	}
 	if p.token != nil {
-		p.mu.Lock() // tick reads the timer
+		p.mu.Lock() // locked, because tick reads the timer
 		defer p.mu.Unlock()
 		p.timer = time.AfterFunc(heartbeat, p.tick)
 	}

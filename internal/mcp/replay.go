@@ -15,7 +15,7 @@ import (
 const (
 	maxReplayBytes   = 32 << 20 // in all
 	maxReplayStreams = 64       // most replay streams of one session; each is the answer to a call
-	streamCost       = 256      // bytes that a stream itself costs
+	streamCost       = 256      // bytes counted for each stream itself
 )
 
 // replay keeps the events of streams, so that a client that reconnects with Last-Event-ID gets the rest. The SDK's own

@@ -86,7 +86,7 @@ func TestKeepAliveByTool(t *testing.T) {
 	})
 }
 
-// TestKeptAliveButFailed: a call that fails leaves no sandbox, because no caller learns its id.
+// TestKeptAliveButFailed: a call that fails leaves no sandbox, because no caller would get its id.
 func TestKeptAliveButFailed(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		svc := &fakeservice.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {

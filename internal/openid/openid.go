@@ -60,7 +60,7 @@ type Client struct {
 type provider struct {
 	oauth    oauth2.Config
 	verifier *oidc.IDTokenVerifier
-	end      string // where people sign out; "" for nowhere
+	end      string // URL where people sign out; "" for none
 	named    bool   // the issuer adds its name when it sends a browser back (RFC 9207)
 }
 

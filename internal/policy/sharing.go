@@ -287,7 +287,7 @@ func (p *Policy) Share(ctx context.Context, sandbox, token string, access hutch.
 	})
 }
 
-// grantee returns the token to share with, which must be live and another owner's.
+// grantee returns the token to share with. It must be live and belong to another owner.
 func (p *Policy) grantee(ctx context.Context, token string) (hutch.Token, error) {
 	if p.opt.Tokens == nil {
 		return hutch.Token{}, hutch.Errorf(hutch.Unsupported, "this server has no tokens to share with")

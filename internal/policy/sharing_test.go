@@ -90,7 +90,7 @@ func TestSharing(t *testing.T) {
 		t.Errorf("%+v", grants)
 	}
 
-	// The caller's own sandbox comes first, also in lists.
+	// The caller's own sandbox has priority, and comes first in lists.
 	_, err = w.Create(bob, ofOwner(bob))
 	must(err)
 	owner, err = exec()
@@ -211,8 +211,8 @@ func TestGrantsAskNoAgent(t *testing.T) {
 	}
 }
 
-// Streams, calls and connections that a grant allowed end with the grant. Replacing a grant with one that allows as
-// much ends nothing.
+// Streams, calls and connections that a grant allowed end with the grant. If a grant is replaced by one that allows as
+// much, they continue.
 func TestOpenCallsEndWithTheGrant(t *testing.T) {
 	w := newWorld(t, fakeengine.Start(t), policy.Options{})
 	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})

@@ -153,7 +153,7 @@ func (c *calls) end(label string) {
 	}
 }
 
-// callStatus maps HTTP statuses to gRPC's.
+// callStatus maps HTTP statuses to gRPC statuses.
 var callStatus = map[int]int{
 	http.StatusUnauthorized:          16, // UNAUTHENTICATED
 	http.StatusForbidden:             7,  // PERMISSION_DENIED

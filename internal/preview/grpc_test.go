@@ -148,7 +148,7 @@ func TestCallsAreBounded(t *testing.T) {
 	b.untilNoCalls(t)
 }
 
-// untilNoCalls waits until no call is under way.
+// untilNoCalls waits until no call is in progress.
 func (b *bed) untilNoCalls(t *testing.T) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

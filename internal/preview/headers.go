@@ -171,7 +171,7 @@ const UniqueOrigin = "sandbox allow-scripts allow-forms allow-modals allow-popup
 func isolate(header http.Header, r *http.Request) {
 	header.Set("Content-Security-Policy", UniqueOrigin)
 	header.Set("X-Content-Type-Options", "nosniff")
-	if r.Header.Get("Origin") == "null" { // the Origin of requests from such a page
+	if r.Header.Get("Origin") == "null" { // the Origin of requests from a page with a unique origin
 		header.Set("Access-Control-Allow-Origin", "null")
 	}
 }

@@ -17,7 +17,7 @@ type moves struct {
 	mu     sync.Mutex
 	here   hutch.Preview
 	end    context.CancelFunc // ends the port on the first machine
-	next   *hutch.Preview     // where the port is after that; nil for nowhere
+	next   *hutch.Preview     // the port after the move; nil for none
 	always bool               // the sandbox moves again at each connection
 	lost   error              // why the port cannot be found after that
 }

@@ -56,7 +56,7 @@ type Options struct {
 	// below the domain is a preview or unknown.
 	Own func(host string) bool
 	// Client returns the address of a request's client, and whether a trusted proxy reported it. If it is nil, the
-	// connection's address counts.
+	// address of the connection is used.
 	Client func(*http.Request) (addr netip.Addr, proxied bool)
 	// Claim counts the connection of a request towards the connections of all visitors to an owner's previews; it
 	// returns false if there are too many. nil accepts all.

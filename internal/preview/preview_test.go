@@ -428,8 +428,8 @@ func TestGuessing(t *testing.T) {
 	}
 }
 
-// TestGuessingTokens: nobody can try many tokens on a private preview, or with the program of a public preview, which
-// sees what tokens are passed on.
+// TestGuessingTokens: attackers cannot try many tokens, neither on a private preview, nor with the program of a public
+// preview, which sees the tokens that are passed on.
 func TestGuessingTokens(t *testing.T) {
 	b := open(t, dump, nil)
 	for i := range guesses.Most {

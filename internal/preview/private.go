@@ -81,7 +81,8 @@ func withoutLink(query string) string {
 	return strings.Join(kept, "&")
 }
 
-// tokenOpens returns the visitor whose token the request carries, if it is one of this server that can see the preview.
+// tokenOpens returns the visitor for a token in the request, if that is a token of this server that can see the
+// preview.
 func (h *Handler) tokenOpens(r *http.Request, v *visit) (who Visitor, ok bool) {
 	for _, token := range tokensOf(r) {
 		if who, ok := h.opt.May(r.Context(), token, v.Preview); ok {

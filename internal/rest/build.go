@@ -203,7 +203,7 @@ func (h imageRoutes) buildParts(w http.ResponseWriter, r *http.Request) (req hut
 	part, err = parts.NextPart()
 	switch {
 	case errors.Is(err, io.EOF):
-		io.CopyN(io.Discard, body, maxEpilogue) // as at the end of a context
+		io.CopyN(io.Discard, body, maxEpilogue) // read the rest, as at the end of a context
 		return req, nil, nil
 	case err != nil:
 		return req, nil, hutch.Errorf(hutch.Invalid, "the request's body did not arrive whole: send it again").Because(err)

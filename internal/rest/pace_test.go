@@ -139,7 +139,7 @@ func TestInterruptSkipsWhatWaits(t *testing.T) {
 	}
 }
 
-// The skipped output begins after the sent output, also when only part of a piece was sent.
+// The skipped output begins after the sent output, even if only part of a piece was sent.
 func TestSkipNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	const all = window + 4<<10
@@ -168,7 +168,7 @@ func TestSkipNeverGoesBack(t *testing.T) {
 		got += len(output)
 	}
 	c.Write(t.Context(), websocket.MessageBinary, []byte("\x03"))
-	<-looks // the server has seen that little waits
+	<-looks // the server has seen that only little output waits
 	c.Write(t.Context(), websocket.MessageText, fmt.Appendf(nil, `{"taken":%d}`, got))
 	if output, text := screen(t, c); got+len(output) != all {
 		t.Errorf("%d bytes come after %d of %d: %v", len(output), got, all, text)

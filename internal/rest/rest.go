@@ -154,7 +154,7 @@ func (h *Handler) describe(r *http.Request, err error) problem.Details {
 	return problem.New(err)
 }
 
-// withStatus sets one of the few statuses that have no kind.
+// withStatus returns the problem for an error with one of the few statuses that no kind of error has.
 func withStatus(err error, status int) problem.Details {
 	d := problem.New(err)
 	d.Status, d.Title = status, http.StatusText(status)

@@ -149,7 +149,8 @@ func (s *socket) openStdin() io.Reader {
 	return s.stdin
 }
 
-// begin reads further messages while the request runs. The context ends when the client cancels or disconnects.
+// begin starts to read further messages while the request runs. The context ends when the client cancels or
+// disconnects.
 func (s *socket) begin(r *http.Request) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := s.contextWithPing(r)
 	s.tasks.Go(func() { s.receive(cancel) })

@@ -17,7 +17,7 @@ import (
 	"hutch/internal/watchlink"
 )
 
-// watched is a server with a terminal of ada's that has printed "shown" and runs on, and a link to it.
+// watched returns a server with a running terminal of ada, which has printed "shown", and a link to that terminal.
 func watched(t *testing.T) (b *bench, svc *fakeservice.Service, links *watchlink.Links, ada context.Context, link hutch.SharedTerminal) {
 	t.Helper()
 	svc = &fakeservice.Service{}

@@ -217,8 +217,8 @@ func (s archiveTests) notArchive(t *testing.T) {
 	wantKind(t, hutch.Invalid, err, "a rar")
 }
 
-// bomb is a gzip of a tar of a file of 64 MiB of zeros. It is made once, because compression takes long with the race
-// detector.
+// bomb is a gzipped tar archive with a file of 64 MiB of zeros. It is made once, because compression takes long with
+// the race detector.
 var bomb = sync.OnceValue(func() []byte {
 	const size = 64 << 20
 	var b bytes.Buffer

@@ -219,7 +219,7 @@ func wantFigure(t *testing.T, res hutch.CodeResult) {
 	if !bytes.HasPrefix(png, []byte("\x89PNG")) {
 		t.Errorf("image %.20q", png)
 	}
-	var chart bytes.Buffer // over HTTP it comes without blanks
+	var chart bytes.Buffer // compared without blanks, because over HTTP the chart has none
 	json.Compact(&chart, res.Data["application/vnd.hutch.chart+json"])
 	if want := `"points":[[0.0,1.0],[1.0,4.0],[2.0,null]]`; !strings.Contains(chart.String(), want) {
 		t.Errorf("the chart is %q", chart.String())

@@ -239,7 +239,7 @@ func (s processTests) refused(t *testing.T) {
 		"no check":       {Command: "true", Care: hutch.Care{Health: &hutch.HealthCheck{}}},
 		"busy check":     {Command: "true", Care: hutch.Care{Health: &hutch.HealthCheck{Command: "true", Interval: 0.01}}},
 		"two programs":   {Command: "true", Entrypoint: true},
-		"no entrypoint":  {Entrypoint: true}, // the image host names none
+		"no entrypoint":  {Entrypoint: true}, // the host image has no entrypoint
 	} {
 		_, err := s.svc.StartProcess(bounded(t), id, req)
 		wantKind(t, hutch.Invalid, err, "%s", name)

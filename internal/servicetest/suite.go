@@ -18,8 +18,8 @@ import (
 type Options struct {
 	// Runtime is the runtime that every create requests; empty for the default.
 	Runtime string
-	// NoIsolation is for sandboxes that share one machine, as in tests without
-	// a runtime: they have their own folder to work in and nothing else.
+	// NoIsolation is for sandboxes that share one machine, as in tests without a runtime. They have nothing of their
+	// own but a working folder.
 	NoIsolation bool
 	// Image is the image of sandboxes that name none; default host. It has bash, coreutils, python3, git and node.
 	Image string

@@ -161,7 +161,7 @@ func (s terminalTests) viewers(t *testing.T) {
 	for i := range 20 {
 		s.types(t, p, fmt.Sprintf("seq %d; echo é\r", 10*i))
 	}
-	s.shows(t, p, 0, "190\r\né\r\n") // otherwise the echo of the following input might be in it
+	s.shows(t, p, 0, "190\r\né\r\n") // otherwise the echo of the next input could be in the middle of this output
 	s.types(t, p, "exit\r")
 	s.until(t, p, "has ended", ended)
 	close(slow)

@@ -150,7 +150,7 @@ func (s watchTests) watchBurst(t *testing.T) {
 	for {
 		e := w.next()
 		if e == "overflow" {
-			t.Log("overflow") // which is allowed, if it is reported
+			t.Log("overflow") // an overflow is allowed if it is reported
 			return
 		}
 		if e == "create end" {

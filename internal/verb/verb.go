@@ -16,7 +16,7 @@ type Verb struct {
 	// without routes has no REST call of its own.
 	Routes []string
 
-	// Scopes: a caller needs one of them.
+	// Scopes are the scopes of the verb; a caller needs one of them.
 	Scopes []hutch.Scope
 
 	// Access is what a grant on another owner's sandbox must allow. It is empty for verbs that only the owner can
@@ -38,11 +38,11 @@ type Verb struct {
 type Subject int
 
 const (
-	// Server verbs concern no sandbox and count as no sandbox operation.
+	// Server verbs are about the server. They do not count as sandbox operations.
 	Server Subject = iota
-	// Owner verbs concern data of the caller, but not an existing sandbox. They count as sandbox operations.
+	// Owner verbs are about data of the caller other than an existing sandbox. They count as sandbox operations.
 	Owner
-	// Sandbox verbs name an existing sandbox, and count as operations on it.
+	// Sandbox verbs are about an existing sandbox, and count as operations on it.
 	Sandbox
 )
 

@@ -53,8 +53,8 @@ func (p *Page) Navigate(url string) {
 	p.Wait("document.readyState === 'complete'")
 }
 
-// Eval runs JavaScript in the page, waits if the value is a promise, and decodes the value, which must be possible as
-// JSON, into result.
+// Eval runs JavaScript in the page, and decodes its value into result. If the value is a promise, it waits for it. The
+// value must be valid JSON.
 func (p *Page) Eval(js string, result any) {
 	p.t.Helper()
 	p.must(p.eval(js, result))

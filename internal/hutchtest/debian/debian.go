@@ -32,7 +32,7 @@ func WriteWith(w *tar.Writer, more ...string) error {
 	if err := addFiles(w, names); err != nil {
 		return err
 	}
-	status, err := exec.Command("dpkg", append([]string{"--status"}, names...)...).Output() // likewise
+	status, err := exec.Command("dpkg", append([]string{"--status"}, names...)...).Output() // fails for virtual packages, but still prints the others
 	if len(status) == 0 {
 		return fmt.Errorf("dpkg: %w", err)
 	}
@@ -56,7 +56,7 @@ func WriteWith(w *tar.Writer, more ...string) error {
 	return addPath(w, "/etc/ssl/certs/ca-certificates.crt")
 }
 
-// WriteArchive writes an image in the format of docker save. The image has one layer, which fill writes.
+// WriteArchive writes an image with a name, in the format of docker save. The image has one layer, which fill writes.
 func WriteArchive(to io.Writer, name string, fill func(*tar.Writer) error) error {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)

@@ -42,7 +42,7 @@ type Issuer struct {
 	Change func(claims map[string]any)
 	// Answer, when set, can change each answer that contains tokens.
 	Answer func(answer map[string]any)
-	// Down makes the issuer refuse all requests, and Revoked all renewals.
+	// Down makes the issuer break off all requests. Revoked makes it refuse all renewals.
 	Down, Revoked atomic.Bool
 	// Renewals and Ends count requests for a renewal and for the end of a session.
 	Renewals, Ends atomic.Int64

@@ -196,6 +196,6 @@ func announced(file string) ([]string, error) {
 	case url == nil || token == nil || !bytes.Contains(text, []byte("paste")):
 		return nil, fmt.Errorf("the server has not said that it is ready: %s", text)
 	}
-	secret, err := os.ReadFile(string(token[1])) // without a terminal, the announcement names the file
+	secret, err := os.ReadFile(string(token[1])) // without a terminal, the output names the file with the token
 	return []string{"HUTCH_URL=" + string(url[1]), "HUTCH_TOKEN=" + strings.TrimSpace(string(secret))}, err
 }
