@@ -111,7 +111,7 @@ func canBringImages(r *http.Request) bool {
 	return path == "/v1/sandboxes" || path == "/v1/templates" || strings.HasPrefix(path, "/v1/images/")
 }
 
-// frontKey is the key of the context value with the node that a call comes from.
+// frontKey is the key of the context value that names the node from which a call comes.
 type frontKey struct{}
 
 func withFront(ctx context.Context, node string) context.Context {

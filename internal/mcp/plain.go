@@ -80,7 +80,7 @@ func (h *Handler) servePlain(a *answer, r *http.Request) bool {
 		h.opt.Log.Error("tool call failed", "tool", c.Params.Name, "err", err)
 		msg = errorMessage(c.ID, codeGeneral, "internal error; the server's log has the cause")
 	}
-	// Not flushed: the whole event, with its length, is one packet.
+	// No flush, so that the whole answer, with its length, is one packet.
 	a.Write(httpio.AppendEvent(nil, "", "message", msg))
 	return true
 }

@@ -102,8 +102,8 @@ func instead(allowed []string) string {
 	return "use " + hutch.JoinNames(allowed, "or")
 }
 
-// repeated takes a parameter that can be given several times out of a request. It returns the request without the
-// parameter, and the parameter's values.
+// repeated removes a parameter from a request. It returns the other part of the request and the values of the
+// parameter, which can be given several times.
 func repeated(r *http.Request, name string) (*http.Request, []string, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

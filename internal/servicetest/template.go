@@ -135,8 +135,8 @@ func (s templateTests) templateNames(t *testing.T) {
 	}
 }
 
-// templateTags: a template can have several names. A name moves on request, and a template is deleted with its last
-// name.
+// templateTags: a template can have several names. A name can be moved to another template, and a template is deleted
+// with its last name.
 func (s templateTests) templateTags(t *testing.T) {
 	id, name := s.open(t), hutch.NewID("tmpl")
 	v1 := s.template(t, hutch.TemplateRequest{Name: name + ":v1", From: id, FilesOnly: true})

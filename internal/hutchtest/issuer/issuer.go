@@ -23,7 +23,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// The client that the issuer knows.
+// Id and secret of the only client that the issuer accepts.
 const (
 	Client = "hutch-console"
 	Secret = "the secret + of: the client"
