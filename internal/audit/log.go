@@ -21,7 +21,7 @@ import (
 
 // Options configure a log. Dir is required.
 type Options struct {
-	Dir  string        // the log's own folder, made when missing
+	Dir  string        // the log's own folder, created if it is missing
 	Keep time.Duration // how long files are kept; default 30 days, negative for ever
 	Log  *slog.Logger
 	now  func() time.Time // replaced in tests
@@ -42,20 +42,20 @@ type Log struct {
 
 	mu      sync.Mutex
 	file    *os.File // file of the day
-	name    string   // its name
-	size    int64    // size of its whole lines
+	name    string   // name of file
+	size    int64    // size of the complete lines in file
 	last    link
 	buf     []byte
 	open    map[int64]Operation // open operations, by the number of their line
-	lost    int64               // lines that could not be written since the last successful one
-	fault   error               // fault of the last write
+	lost    int64               // how many lines could not be written since the last success
+	fault   error               // error of the last write, or nil
 	grown   chan struct{}       // closed when there is a new line; nil when no reader waits
 	settled link                // the last line in the checkpoint
 	closed  bool
 }
 
-// Open opens the log of a folder and continues after its last line. It records what an earlier daemon left
-// unfinished: a torn line, and operations that were under way. Only one process at a time can have a log open.
+// Open opens the log of a folder and continues after its last line. It records what an earlier daemon left unfinished:
+// an incomplete line, and operations in progress. Only one process at a time can have a log open.
 func Open(ctx context.Context, opt Options) (*Log, error) {
 	opt.Keep = cmp.Or(opt.Keep, 30*day)
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
@@ -73,8 +73,8 @@ func Open(ctx context.Context, opt Options) (*Log, error) {
 	return l, nil
 }
 
-// Begin implements Observer. If the disk accepts no line, Begin refuses a verb that changes something. It does not
-// refuse a verb that only looks, or one that frees memory or disk space.
+// Begin implements Observer. If the disk accepts no line, Begin refuses verbs that change something, except those that
+// free memory or disk space. It does not refuse verbs that only look.
 func (l *Log) Begin(ctx context.Context, op Operation) (context.Context, func(Outcome), error) {
 	op.Trace = cmp.Or(op.Trace, caller.From(ctx).TraceID())
 	var began int64
@@ -122,8 +122,8 @@ func (l *Log) write(phase Phase, began int64, op Operation) (int64, error) {
 	return l.last.seq, nil
 }
 
-// missLocked counts a line that could not be written. The line of a beginning does not count: its operation is
-// refused, so it never happened.
+// missLocked counts a line that could not be written. It does not count the line for the beginning of an operation,
+// because that operation is refused and so never happens.
 func (l *Log) missLocked(phase Phase, err error) {
 	if l.fault == nil {
 		l.opt.Log.Error("the audit log cannot be written: calls that change something are refused", "err", err)
@@ -180,8 +180,8 @@ func (l *Log) appendLocked(content []byte) error {
 	return nil
 }
 
-// rotateLocked switches to the file of the day. If the clock was put back, it keeps the present file: files have the
-// order of their lines.
+// rotateLocked switches to the file of the day. If the clock was set back, it stays with the present file, because the
+// order of the files is the order of their lines.
 func (l *Log) rotateLocked() error {
 	name := l.opt.now().UTC().Format(dayFormat) + extension
 	if l.file != nil && name <= l.name {
@@ -235,8 +235,8 @@ func (l *Log) attempt(what string, do func() error) {
 	}
 }
 
-// checkpoint is the part of the log that is known to be on disk: the next start reads the log from there, and a log
-// that is shorter than its checkpoint has lost its end.
+// checkpoint says how much of the log is known to be on disk. The next start reads the log from there. A log that is
+// shorter than its checkpoint has lost its end.
 type checkpoint struct {
 	File string              `json:"file"`
 	Size int64               `json:"size"`
@@ -257,7 +257,7 @@ func (l *Log) sync() error {
 	now, file := l.last, l.file
 	c := checkpoint{l.name, l.size, now.seq, string(now.hash[:]), maps.Clone(l.open)}
 	l.mu.Unlock()
-	if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) { // a finished file is on disk already
+	if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) { // a closed file is already on disk
 		return err
 	}
 	if err := c.save(l.opt.Dir); err != nil {
@@ -283,7 +283,7 @@ func (c checkpoint) save(dir string) error {
 	return os.Rename(path+".new", path)
 }
 
-// Close syncs the log and closes it. Call it after Run has returned, when nothing is under way.
+// Close syncs the log and closes it. Call it after Run has returned, when no calls are in progress.
 func (l *Log) Close() error {
 	err := l.sync()
 	l.mu.Lock()

@@ -34,7 +34,7 @@ func operation(verb string) Operation {
 	return Operation{Time: time.Now(), Token: "tk-1", TokenName: "ci", Owner: "tk-1", Sandbox: "demo", Verb: verb, Target: "make test", Surface: "rest"}
 }
 
-// do makes one observed call.
+// do records one call with its outcome.
 func do(t testing.TB, l *Log, op Operation, o Outcome) {
 	t.Helper()
 	_, end, err := l.Begin(t.Context(), op)
@@ -133,7 +133,7 @@ func TestChainGoesOnOverRestartsAndDays(t *testing.T) {
 		do(t, l, operation("Exec"), Outcome{})
 		clock = clock.Add(day)
 		do(t, l, operation("Exec"), Outcome{})
-		clock = clock.Add(-2 * day) // the clock was put back: the files keep their order
+		clock = clock.Add(-2 * day) // the clock is set back: the files keep their order
 		do(t, l, operation("Exec"), Outcome{})
 		clock = clock.Add(2 * day)
 		if err := l.Close(); err != nil {
@@ -200,7 +200,8 @@ func TestVerifyFinds(t *testing.T) {
 	mustBeWhole(t, l.opt.Dir)
 }
 
-// TestWrittenAgain: a hash that was kept elsewhere reveals a log that was replaced by a new, consistent one.
+// TestWrittenAgain: with a hash that was kept elsewhere, Verify notices that a log was replaced by a new, consistent
+// one.
 func TestWrittenAgain(t *testing.T) {
 	t.Parallel()
 	one, two := open(t, Options{}), open(t, Options{})
@@ -246,7 +247,7 @@ func TestTornEnd(t *testing.T) {
 	}
 }
 
-// TestCutEnd: lines that had been on disk are gone, and are reported as missing.
+// TestCutEnd: lines that were known to be on disk are removed, and Verify reports them as missing.
 func TestCutEnd(t *testing.T) {
 	t.Parallel()
 	l := open(t, Options{})
@@ -266,7 +267,7 @@ func TestCutEnd(t *testing.T) {
 	}
 }
 
-// TestExpire: the remaining lines still form a chain.
+// TestExpire: after old files were removed, the remaining lines still form a chain.
 func TestExpire(t *testing.T) {
 	t.Parallel()
 	clock := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -358,8 +359,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFullDisk: an operation that changes something is refused while its record does not fit; lost lines are recorded
-// when there is space.
+// TestFullDisk: an operation that changes something is refused while its record cannot be written. Lost lines are
+// recorded once there is space again.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	l := open(t, Options{})
@@ -421,7 +422,7 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// TestKilled runs the log in another process, which prints what it has told its clients, and kills it.
+// TestKilled runs a log in another process, which prints what its clients would have been told, and kills that process.
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv("AUDIT_TEST_DIR"); dir != "" {
 		writeForEver(t, dir)
@@ -443,7 +444,7 @@ func TestKilled(t *testing.T) {
 			n += m
 		}
 		c.Process.Kill()
-		for { // what it printed before it died
+		for { // read what the process printed before it died
 			m, err := out.Read(buf)
 			n += m
 			if err != nil {
@@ -464,7 +465,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// writeForEver prints a byte for each recorded operation, while three others are under way.
+// writeForEver prints a byte for each recorded operation, while three other operations are in progress.
 func writeForEver(t *testing.T, dir string) {
 	l, err := Open(context.Background(), Options{Dir: dir})
 	if err != nil {
@@ -503,8 +504,8 @@ func (f observer) Begin(ctx context.Context, op Operation) (context.Context, fun
 	return f(ctx, op)
 }
 
-// With no room for a line, a call that changes something is
-// refused; a call that looks, or frees room, is made.
+// If the disk has no space for a line, a call that changes something is refused. A call that only looks, or that frees
+// space, is made.
 func TestVerbsOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	l := open(t, Options{})

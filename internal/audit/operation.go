@@ -10,10 +10,9 @@ import (
 	"hutch/internal/text"
 )
 
-// Operation is one call of a verb, as it is recorded. It holds no secrets: no environment, no input, no output, no
-// content of files.
+// Operation is one recorded call of a verb. It has no secrets: no environment, input, output or content of files.
 type Operation struct {
-	Time      time.Time     `json:"time"`            // when it began
+	Time      time.Time     `json:"time"`            // when the operation began
 	Token     string        `json:"token,omitempty"` // the id of the token, never the token
 	TokenName string        `json:"tokenName,omitempty"`
 	Owner     string        `json:"owner,omitempty"`
@@ -21,36 +20,37 @@ type Operation struct {
 	Verb      string        `json:"verb"`             // the method of hutch.Service, such as "Exec"
 	Target    string        `json:"target,omitempty"` // a path, the id of a process, the beginning of a command
 	Result    string        `json:"result"`           // "ok", or the kind of the error
-	Error     string        `json:"error,omitempty"`  // its message
+	Error     string        `json:"error,omitempty"`  // message of the error
 	Duration  time.Duration `json:"durationNs"`
 	Surface   string        `json:"surface,omitempty"` // "mcp", "rest", "conversation", "console"
 	Remote    string        `json:"remote,omitempty"`  // address of the client
 	Request   string        `json:"request,omitempty"` // id of the HTTP request, which is unique
 	// ClientRequest is the id that the client gave the request, in X-Request-Id.
 	ClientRequest string `json:"clientRequest,omitempty"`
-	Trace         string `json:"trace,omitempty"` // id of the trace that it is part of
+	Trace         string `json:"trace,omitempty"` // id of the operation's trace
 }
 
 // Outcome is how a call ended.
 type Outcome struct {
 	Err error // nil if it succeeded
-	// Sandbox is the sandbox of the call if only its answer showed it, such as the id that Create minted. If it is
-	// empty, the operation keeps the sandbox that it has.
+	// Sandbox is the sandbox of the call if it became known only with the answer, such as the new id after Create. If
+	// it is empty, the operation keeps its own sandbox.
 	Sandbox string
 }
 
 // Observer gets every call of a verb: before it runs, and when it has ended.
 type Observer interface {
-	// Begin is called for every call, also for one that policy refuses: then end follows at once, with the refusal. The
-	// call is made with the context that Begin returns, and end is called exactly once, before the answer is sent. An
-	// error refuses the call: it must not be made, and end is nil.
+	// Begin is called for every call, even if policy refuses it: then end is called at once, with the refusal. The call
+	// is made with the context that Begin returns, and end is called exactly once, before the answer is sent. If Begin
+	// returns an error, the call must not be made, and end is nil.
 	Begin(ctx context.Context, op Operation) (call context.Context, end func(Outcome), err error)
 }
 
-// Observers calls several observers in order, and their ends in reverse order.
+// Observers calls several observers in order, and their end functions in reverse order.
 type Observers []Observer
 
-// Begin implements Observer. If an observer refuses, the observers before it are ended with that refusal.
+// Begin implements Observer. If an observer refuses, the end functions of the observers before it are called with that
+// refusal.
 func (list Observers) Begin(ctx context.Context, op Operation) (context.Context, func(Outcome), error) {
 	ends := make([]func(Outcome), 0, len(list))
 	finish := func(o Outcome) {
@@ -69,15 +69,16 @@ func (list Observers) Begin(ctx context.Context, op Operation) (context.Context,
 	return ctx, finish, nil
 }
 
-// Broker is the verb of a request that left a sandbox with brokered secrets. It has no caller, and is recorded when
-// it has been answered.
+// Broker is the verb for a request of a sandbox to which brokered secrets were added. It has no caller, and is recorded
+// when the request has been answered.
 const Broker = "Broker"
 
-// Model is the verb of an answer of a model, which a call of Ask caused. Its target has the model, the tokens and the
-// cost. It is recorded when the answer has arrived.
+// Model is the verb for an answer of a model during a call of Ask. The target has the model, the tokens and the cost.
+// It is recorded when the answer has arrived.
 const Model = "Model"
 
-// Verbs of the console's sessions, which are not calls of hutch.Service. A refused SignIn has no token.
+// Verbs for sign-ins and sign-outs at the console. They are not methods of hutch.Service. A refused SignIn has no
+// token.
 const (
 	SignIn  = "SignIn"
 	SignOut = "SignOut"
@@ -101,7 +102,7 @@ func ResultOf(err error) string {
 	}
 }
 
-// Head returns the beginning of s as valid UTF-8, at most n bytes; an ellipsis shows that it was cut.
+// Head returns the beginning of s as valid UTF-8, at most n bytes; an ellipsis marks a cut.
 func Head(s string, n int) string {
 	const more = "…"
 	if len(s) > n {

@@ -13,7 +13,7 @@ import (
 
 // Query chooses records. The zero Query chooses all.
 type Query struct {
-	Since, Until time.Time // when the operation began: from Since, before Until
+	Since, Until time.Time // the operation began at Since or later, and before Until
 	Token        string    // id or name
 	Owner        string
 	Sandbox      string
@@ -21,16 +21,16 @@ type Query struct {
 	Result       string
 	After        int64 // only lines after the line with this number
 	Limit        int   // 0 for no limit
-	// Running selects operations that have not ended. By default they are left out, so that each record is an ended
+	// Running selects operations that have not ended. Otherwise they are left out, so that each record is a finished
 	// operation or a mark.
 	Running bool
 }
 
 // Reader is a log that can be read.
 type Reader interface {
-	// Query passes the chosen records to out, in the order in which they were written, until out fails.
+	// Query passes the chosen records to out, in the order in which they were written, until out returns an error.
 	Query(ctx context.Context, q Query, out func(Record) error) error
-	// Follow continues with new records, until ctx is done, out fails or the limit is reached.
+	// Follow continues with new records, until ctx is done, out returns an error, or the limit is reached.
 	Follow(ctx context.Context, q Query, out func(Record) error) error
 }
 
@@ -48,7 +48,7 @@ func (l *Log) Follow(ctx context.Context, q Query, out func(Record) error) error
 	}
 	defer r.Close()
 	for {
-		grown := l.growth() // taken before reading: otherwise a line that is written in between would wait for the next line
+		grown := l.growth() // before reading, so that a line that is written meanwhile is not missed
 		n, err := l.scan(ctx, q, r, out)
 		if err != nil {
 			return err
@@ -66,7 +66,7 @@ func (l *Log) Follow(ctx context.Context, q Query, out func(Record) error) error
 	}
 }
 
-// growth returns a channel that is closed when the log has more lines than now.
+// growth returns a channel that is closed when the next line is written.
 func (l *Log) growth() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,8 +80,8 @@ func (l *Log) growth() <-chan struct{} {
 func (l *Log) reader(q Query) (*reader, error) {
 	var name string
 	if !q.Since.IsZero() {
-		// A line is in the file of the day on which it was written, which is no earlier than the beginning of its
-		// operation. The previous file is read too, in case the clock was set back.
+		// A line is in the file of the day when it was written, which is not before the operation began. The previous
+		// file is read too, in case the clock was set back.
 		name = q.Since.UTC().Add(-day).Format(dayFormat) + extension
 	}
 	if q.After > 0 {
@@ -94,7 +94,7 @@ func (l *Log) reader(q Query) (*reader, error) {
 	return readFrom(l.opt.Dir, name, 0)
 }
 
-// scan passes on the chosen records from r on, and returns their number.
+// scan passes the chosen records from r's position on to out, and returns how many there were.
 func (l *Log) scan(ctx context.Context, q Query, r *reader, out func(Record) error) (n int, err error) {
 	if r == nil {
 		if r, err = l.reader(q); err != nil {
@@ -130,7 +130,7 @@ func (l *Log) scan(ctx context.Context, q Query, r *reader, out func(Record) err
 func (q Query) words() (words [][]byte) {
 	for name, value := range map[string]string{"owner": q.Owner, "sandbox": q.Sandbox, "result": q.Result} {
 		if value != "" {
-			b, _ := json.Marshal(value) // a string
+			b, _ := json.Marshal(value) // cannot fail for a string
 			words = append(words, slices.Concat([]byte(`"`+name+`":`), b))
 		}
 	}
@@ -143,7 +143,7 @@ func (l *Log) chosen(q Query, words [][]byte, line []byte) (rec Record, ok bool)
 			return rec, false
 		}
 	}
-	if json.Unmarshal(line, &rec) != nil { // Verify reports it
+	if json.Unmarshal(line, &rec) != nil { // a malformed line; Verify reports it
 		return rec, false
 	}
 	return rec, q.match(rec) && (rec.Phase == Begin) == q.Running && (!q.Running || l.running(rec.Seq))

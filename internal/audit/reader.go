@@ -9,15 +9,15 @@ import (
 	"slices"
 )
 
-// reader reads the lines of a folder in order, through all its files. After the end it can continue, because more lines
-// may have been written.
+// reader reads the lines of a folder in order, through all its files. At the end it can be called again later, when
+// more lines have been written.
 type reader struct {
 	dir  string
-	name string // the present file; at first, the last file before those to read
+	name string // the present file; before the first read, the file before the first one to read
 	at   int64  // offset of the next line
 	f    *os.File
 	buf  *bufio.Reader
-	last bool // no more lines are added to this file, because there is a later one
+	last bool // this file is complete, because there is a later one
 }
 
 // readFrom starts at an offset in a file or, if the file is missing, at the beginning of the next one.
@@ -78,8 +78,8 @@ func (r *reader) next() ([]byte, error) {
 	}
 }
 
-// nextFile switches to the next file, or returns io.EOF after the last one. It reads the old file once more after it has
-// seen the next: only then can no more lines come.
+// nextFile switches to the next file, or returns io.EOF after the last one. After it has seen the next file, it reads
+// the old one once more, because only then is the old one complete.
 func (r *reader) nextFile() error {
 	later, err := r.later()
 	if err != nil {

@@ -19,7 +19,7 @@ type Phase string
 
 const (
 	Begin Phase = "begin" // an operation has begun
-	End   Phase = "end"   // it has ended
+	End   Phase = "end"   // an operation has ended
 	Mark  Phase = "mark"  // an entry of the log itself
 )
 
@@ -27,12 +27,12 @@ const (
 const (
 	AuditStart  = "AuditStart"  // the log was opened
 	AuditTorn   = "AuditTorn"   // a last line was incomplete: its bytes were set aside
-	AuditGap    = "AuditGap"    // lines are missing that had been on disk
+	AuditGap    = "AuditGap"    // lines that were known to be on disk are missing
 	AuditLost   = "AuditLost"   // this many lines could not be written
 	AuditExpire = "AuditExpire" // old files were removed; the target is their last line
 )
 
-// Interrupted is the result of an operation that was under way when the daemon ended abruptly.
+// Interrupted is the result of an operation that was in progress when the daemon was killed.
 const Interrupted = "interrupted"
 
 // Record is one line.
@@ -40,7 +40,7 @@ type Record struct {
 	Seq   int64  `json:"seq"`
 	Prev  string `json:"prev"`
 	Phase Phase  `json:"phase"`
-	Began int64  `json:"began,omitempty"` // in the line of an end: the number of the line of its beginning
+	Began int64  `json:"began,omitempty"` // for phase "end": the number of the operation's line of phase "begin"
 	Operation
 	Hash string `json:"hash"`
 }
@@ -50,11 +50,11 @@ const (
 	maxWord   = 128
 	maxTarget = 256
 	maxError  = 512
-	// maxLine is longer than any of our lines with every byte escaped.
+	// maxLine is longer than any line of the log, even with every byte escaped.
 	maxLine = 32 << 10
 )
 
-// end returns the operation with how it ended.
+// end returns the operation with its outcome.
 func (op Operation) end(o Outcome, now time.Time) Operation {
 	op.Sandbox = cmp.Or(op.Sandbox, o.Sandbox)
 	op.Result, op.Duration = ResultOf(o.Err), now.Sub(op.Time)
@@ -77,7 +77,7 @@ func (op Operation) bounded() Operation {
 // digest is a SHA-256 in hexadecimal.
 type digest [2 * sha256.Size]byte
 
-// origin is the hash before the first line.
+// origin is the value of prev in the first line.
 var origin = digest([]byte(strings.Repeat("0", 2*sha256.Size)))
 
 func digestOf(b []byte) (d digest) {
@@ -124,7 +124,7 @@ type link struct {
 
 var errMalformed = errors.New("this is not a line of an audit log")
 
-// parseLink reads the frame of a line, and reports whether its hash is right.
+// parseLink reads a line's number and hashes, and reports whether its own hash is right.
 func parseLink(line []byte) (l link, intact bool, err error) {
 	rest, ok := bytes.CutPrefix(line, []byte(beforeSeq))
 	number, rest, ok2 := bytes.Cut(rest, []byte(beforePrev))

@@ -37,7 +37,7 @@ func (l *Log) recover(ctx context.Context) error {
 func loadCheckpoint(dir string) (c checkpoint) {
 	b, err := os.ReadFile(filepath.Join(dir, checkpointName))
 	if err != nil || json.Unmarshal(b, &c) != nil {
-		return checkpoint{} // the whole log is read instead
+		return checkpoint{} // without a checkpoint, the whole log is read
 	}
 	return c
 }
@@ -57,8 +57,8 @@ func (c checkpoint) holds(dir string) bool {
 	return err == nil && string(end) == beforeHash+c.Hash+lineEnd
 }
 
-// replay reads the lines after the checkpoint: the chain's last line, and operations that have not ended. It leaves
-// malformed lines for Verify to find.
+// replay reads the lines after the checkpoint. From them it finds the chain's last line, and the operations that have
+// not ended. It leaves malformed lines for Verify to find.
 func (l *Log) replay(ctx context.Context, known checkpoint) error {
 	r, err := readFrom(l.opt.Dir, known.File, known.Size)
 	if err != nil {
@@ -85,7 +85,7 @@ func (l *Log) replay(ctx context.Context, known checkpoint) error {
 	return context.Cause(ctx)
 }
 
-// trackOpen tracks the open operations.
+// trackOpen updates the open operations from a line.
 func (l *Log) trackOpen(seq int64, line []byte) {
 	var rec Record
 	if json.Unmarshal(line, &rec) != nil {
@@ -132,7 +132,7 @@ func (l *Log) report(torn string, known checkpoint) error {
 	var errs []error
 	if l.last.seq < known.Seq {
 		missing := fmt.Sprintf("lines %d to %d", l.last.seq+1, known.Seq)
-		l.last.seq = known.Seq // so that their numbers stay missing
+		l.last.seq = known.Seq // so that the numbers of the missing lines stay unused
 		errs = append(errs, l.markLocked(AuditGap, missing))
 	}
 	if torn != "" {
@@ -149,8 +149,8 @@ func (l *Log) report(torn string, known checkpoint) error {
 	return errors.Join(errs...)
 }
 
-// expire removes files that are older than the time for which files are kept, oldest first. It removes a file only
-// after it has written a mark with the last line of the file.
+// expire removes files that are older than the time for which files are kept, oldest first. Before it removes a file,
+// it writes a mark with the file's last line.
 func (l *Log) expire() error {
 	if l.opt.Keep < 0 {
 		return nil
@@ -184,7 +184,7 @@ func (l *Log) remove(path string) error {
 		err = l.markLocked(AuditExpire, expired(last))
 		l.mu.Unlock()
 	}
-	if err != nil && !errors.Is(err, errMalformed) { // a file without lines holds nothing to lose
+	if err != nil && !errors.Is(err, errMalformed) { // a file without valid lines can be removed without a mark
 		return err
 	}
 	if err := l.sync(); err != nil {
@@ -199,5 +199,5 @@ func (l *Log) remove(path string) error {
 	return nil
 }
 
-// expired returns the target of the mark for a file with that last line.
+// expired returns the target of the mark for a removed file, given the file's last line.
 func expired(last link) string { return fmt.Sprintf("%d %s", last.seq, last.hash[:]) }

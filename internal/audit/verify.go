@@ -16,7 +16,7 @@ type Report struct {
 	Lines int64 `json:"lines"`
 	First int64 `json:"first"` // number of the first line
 	Last  int64 `json:"last"`
-	// Head is the hash of the last line. A copy of it shows later that the log still has all its lines.
+	// Head is the hash of the last line. A copy of it can later prove that the log still has all these lines.
 	Head string `json:"head"`
 	// Notes are the log's own marks about its gaps.
 	Notes    []string  `json:"notes"`    // at most 100
@@ -29,7 +29,7 @@ func (r *Report) OK() bool { return len(r.Findings) == 0 }
 // Finding is a place where the log was changed.
 type Finding struct {
 	File string `json:"file"`
-	Line int64  `json:"line"` // in the file, from 1; 0 for the log as a whole
+	Line int64  `json:"line"` // line number in the file, from 1; 0 for the log as a whole
 	Seq  int64  `json:"seq,omitempty"`
 	What string `json:"what"`
 }
@@ -39,9 +39,9 @@ const maxFindings = 100
 // Verify reads the log of a folder and finds lines that were changed, removed,
 // inserted or moved. The log can be in use.
 //
-// An attacker that can write to the folder can also write a whole new log that is consistent. head protects against
-// that: it is "SEQ:HASH" of a line, printed earlier, that must still be there. With an empty head, no such line is
-// checked.
+// An attacker who can write to the folder can also replace the log with a new, consistent one. head protects against
+// that: it is the "SEQ:HASH" of a line that was printed earlier, and that must still be there. If head is empty, this
+// is not checked.
 func Verify(ctx context.Context, dir, head string) (Report, error) {
 	v := verifier{Report: Report{Notes: []string{}, Findings: []Finding{}}, known: map[int64]string{}}
 	if known := loadCheckpoint(dir); known.Seq > 0 {
@@ -71,7 +71,7 @@ func Verify(ctx context.Context, dir, head string) (Report, error) {
 	return Report{}, context.Cause(ctx)
 }
 
-// CheckHead checks the form of a head; empty is good.
+// CheckHead checks the form of a head; an empty head is valid.
 func CheckHead(head string) error {
 	_, _, err := parseHead(head)
 	return err
@@ -90,9 +90,9 @@ func parseHead(head string) (seq int64, hash string, err error) {
 
 type verifier struct {
 	Report
-	at    Finding // its position
+	at    Finding // position of the present line
 	last  link
-	hangs string           // target of the mark that explains what was before the first line
+	hangs string           // expected target of the mark about the removed lines before the first line
 	known map[int64]string // hashes of lines that must be there
 }
 
@@ -134,7 +134,7 @@ func (v *verifier) check(file string, line []byte) {
 	}
 }
 
-// begin records what must have been before the first line: nothing, or removed lines, which a later mark must record.
+// begin handles the first line. If lines were removed before it, a later mark must record them.
 func (v *verifier) begin(l link) {
 	v.First = l.seq
 	v.last = link{seq: l.seq - 1, hash: l.prev}
@@ -143,7 +143,7 @@ func (v *verifier) begin(l link) {
 	}
 }
 
-// compare checks a line against facts known from elsewhere.
+// compare checks a line against hashes that are known from elsewhere.
 func (v *verifier) compare(l link) {
 	if hash, ok := v.known[l.seq]; ok {
 		if hash != string(l.hash[:]) {
@@ -153,7 +153,7 @@ func (v *verifier) compare(l link) {
 	}
 }
 
-// mark reads the log's own marks.
+// mark evaluates a mark of the log.
 func (v *verifier) mark(line []byte) {
 	var rec Record
 	if json.Unmarshal(line, &rec) != nil || rec.Phase != Mark {

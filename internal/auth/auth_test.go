@@ -55,7 +55,7 @@ func TestLifeOfAToken(t *testing.T) {
 	}
 	other := create(t, r, hutch.TokenRequest{Name: "other"})
 
-	// No secret is on disk; everything else that matters is.
+	// Everything that matters is stored, except secrets.
 	docs, err := db.Collection("tokens").All(t.Context())
 	if err != nil || len(docs) != 2 {
 		t.Fatal(docs, err)
@@ -102,7 +102,7 @@ func TestLifeOfAToken(t *testing.T) {
 	}
 	_, err = r.RotateToken(t.Context(), ci.ID)
 	wantKind(t, hutch.Conflict, err)
-	// The name is free again, and means the new one.
+	// The name is free again, and now means the new token.
 	second := create(t, r, hutch.TokenRequest{Name: "ci"})
 	if got, err := r.Token(t.Context(), "ci"); err != nil || got.ID != second.ID {
 		t.Errorf("%+v, %v", got, err)
@@ -209,7 +209,8 @@ func TestRefusalsAreAlike(t *testing.T) {
 	}
 }
 
-// If callers race to create one name, exactly one succeeds, while others check tokens.
+// If several callers create a token with the same name at once, exactly one succeeds. Other callers check tokens
+// meanwhile.
 func TestRaces(t *testing.T) {
 	db, err := store.Open(t.Context(), store.Memory)
 	if err != nil {

@@ -21,12 +21,12 @@ import (
 type IssuerOptions struct {
 	// URL is the issuer's URL, exactly as its tokens contain it.
 	URL string
-	// Audience is the required audience of tokens: the URL of this server's MCP, as clients know it.
+	// Audience is the required audience of tokens: the URL of this server's MCP endpoint, as clients know it.
 	Audience string
 }
 
 // Issuer identifies people by tokens (JWT) that a provider has signed. Each person is an owner. The claim "scope"
-// contains our scopes with the prefix "hutch:".
+// contains Hutch's scopes with the prefix "hutch:".
 type Issuer struct {
 	opt  IssuerOptions
 	http *http.Client
@@ -45,13 +45,13 @@ func NewIssuer(opt IssuerOptions) (*Issuer, error) {
 	return &Issuer{opt: opt, http: &http.Client{Timeout: 10 * time.Second, Transport: &cachingTransport{next: http.DefaultTransport}}}, nil
 }
 
-// claims are the claims that we read in addition to those that the library checks.
+// claims are the claims that are read in addition to those that the library checks.
 type claims struct {
 	Scope    string `json:"scope"`
 	Username string `json:"preferred_username"`
 }
 
-// check returns the principal of a token, or invalid if the issuer's token is not valid.
+// check returns the principal of a token, or the error invalid if the token is not valid.
 func (i *Issuer) check(ctx context.Context, token string, limits hutch.TokenLimits) (*caller.Principal, error) {
 	verifier, err := i.reach(ctx)
 	if err != nil {
@@ -81,8 +81,8 @@ func (i *Issuer) person(subject string, c claims, limits hutch.TokenLimits, expi
 	}
 }
 
-// Person returns the principal of a person who signed in with the issuer of this registry. It is the same principal as
-// for a token that the issuer signs for that subject. scope is what the issuer granted.
+// Person returns the principal of a person who signed in with the issuer of this registry. A token that the issuer
+// signs for that subject has the same principal. scope is the granted scope.
 func (r *Registry) Person(subject, username, scope string, expires time.Time) *caller.Principal {
 	return r.opt.Issuer.person(subject, claims{Scope: scope, Username: username}, r.opt.Defaults, expires)
 }
@@ -139,7 +139,7 @@ func (i *Issuer) reach(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 
 var errUnreachable = hutch.Errorf(hutch.Unavailable, "whose the token is cannot be checked now: the issuer does not answer; try again in a few seconds").With("retryAfter", 10)
 
-// keys are the provider's.
+// keys are the provider's signing keys.
 type keys struct{ remote oidc.KeySet }
 
 type faultKey struct{}
@@ -166,17 +166,18 @@ func (i *Issuer) Metadata() map[string]any {
 	}
 }
 
-// MetadataPath is the path of that document, also as a prefix of a resource's path.
+// MetadataPath is the path of the document that Metadata returns. It can also be a prefix, followed by the path of a
+// resource.
 const MetadataPath = "/.well-known/oauth-protected-resource"
 
 // MetadataURL returns the URL of the document at MetadataPath.
 func (i *Issuer) MetadataURL() string {
-	u, _ := url.Parse(i.opt.Audience) // NewIssuer has
+	u, _ := url.Parse(i.opt.Audience) // NewIssuer has parsed it already
 	return u.Scheme + "://" + u.Host + MetadataPath + strings.TrimSuffix(u.Path, "/")
 }
 
-// cachingTransport limits requests to the provider: a response of a moment ago is used again. Otherwise clients could make us
-// ask the provider once for each token with a made-up key.
+// cachingTransport limits requests to the provider by using a recent response again. Otherwise, clients with made-up
+// keys in their tokens could make this server send the provider a request for each token.
 type cachingTransport struct {
 	next http.RoundTripper
 

@@ -22,11 +22,11 @@ import (
 
 const audience = "https://hutch.example.com/mcp"
 
-// provider is an OpenID Connect provider, as far as a resource server uses one.
+// provider is an OpenID Connect provider with only the parts that a resource server uses.
 type provider struct {
 	*httptest.Server
 	key   *ecdsa.PrivateKey
-	asked atomic.Int64 // for keys
+	asked atomic.Int64 // number of requests for the keys
 	down  atomic.Bool
 }
 
@@ -151,7 +151,7 @@ func TestPeopleRefused(t *testing.T) {
 	}
 }
 
-// The server does not ask the provider once for each token with a made-up key.
+// Tokens with made-up keys do not cause a request to the provider each.
 func TestUnknownKeysAreAskedForSparingly(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
@@ -173,7 +173,7 @@ func TestUnknownKeysAreAskedForSparingly(t *testing.T) {
 	}
 }
 
-// A provider that is down is not the client's fault, and does not affect other tokens.
+// If the provider is down, the error does not blame the client, and other tokens still work.
 func TestProviderDown(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)

@@ -21,7 +21,7 @@ import (
 	"hutch/internal/store"
 )
 
-// Defaults returns the limits of a token that sets none.
+// Defaults returns the limits of a token that sets no limits.
 func Defaults() hutch.TokenLimits {
 	return hutch.TokenLimits{Requests: 100, Operations: 1000, Sandboxes: 10}
 }
@@ -35,7 +35,7 @@ var (
 type Options struct {
 	// Collection is where tokens are stored; nil keeps them in memory only.
 	Collection *store.Collection
-	// Local is a token with every scope that was not created here. It belongs to the server itself, and is not
+	// Local is a token with every scope. It was not created in this registry, belongs to the server itself, and is not
 	// listed.
 	Local string
 	// LocalLimits are the limits of Local. A limit of 0 means no limit if LocalFree is set, and otherwise the limit of
@@ -50,8 +50,8 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Registry has every token. It implements hutch.Tokens without checking the caller: package policy does that. Tokens
-// change in memory only when their documents change, on this server or another.
+// Registry has every token. It implements hutch.Tokens without checking the caller: package policy does that. A token
+// in memory changes only after its document has changed, on this server or another.
 type Registry struct {
 	opt    Options
 	local  *entry
@@ -69,7 +69,7 @@ type hash [sha256.Size]byte
 // entry is one token. The registry's mutex guards its fields.
 type entry struct {
 	record
-	who *caller.Principal // the principal of its present secret
+	who *caller.Principal // principal of the token's present secret
 	end context.CancelCauseFunc
 }
 
@@ -79,7 +79,7 @@ type record struct {
 	Hash []byte `json:"sha256"`
 }
 
-// Open returns a registry of the tokens on its collection.
+// Open returns a registry of the tokens in its collection.
 func Open(ctx context.Context, opt Options) (*Registry, error) {
 	opt.Log = cmp.Or(opt.Log, slog.New(slog.DiscardHandler))
 	opt.Defaults = limits(opt.Defaults, Defaults())
@@ -114,7 +114,7 @@ func (r *Registry) load(ctx context.Context) (err error) {
 		return err
 	}
 	var old []string
-	r.mu.RLock() // other servers change tokens already
+	r.mu.RLock() // other servers can already change tokens
 	for id, e := range r.byID {
 		if !e.Live(time.Now().Add(-forget)) && (e.RevokedAt == nil || time.Since(*e.RevokedAt) > forget) {
 			old = append(old, id)
@@ -132,7 +132,8 @@ func (r *Registry) load(ctx context.Context) (err error) {
 	})
 }
 
-// apply brings a token in memory to the state of its document: present, with another secret, revoked, or deleted.
+// apply updates a token in memory from its document. The token can be new, have another secret, be revoked, or be
+// deleted.
 func (r *Registry) apply(id string, doc []byte) error {
 	var rec record
 	if doc != nil {
@@ -144,7 +145,7 @@ func (r *Registry) apply(id string, doc []byte) error {
 	defer r.mu.Unlock()
 	e := r.byID[id]
 	if e != nil && doc != nil && e.RevokedAt != nil && rec.RevokedAt == nil {
-		return nil // revoked here, although that could not be stored
+		return nil // the token was revoked here although that could not be stored
 	}
 	if e != nil && doc != nil && bytes.Equal(e.Hash, rec.Hash) && (e.RevokedAt == nil) == (rec.RevokedAt == nil) {
 		if rec.LastUsedAt == nil || e.LastUsedAt != nil && e.LastUsedAt.After(*rec.LastUsedAt) {
@@ -195,7 +196,7 @@ func (r *Registry) Close() error {
 	return nil
 }
 
-// limits returns l with its zero fields taken from other.
+// limits returns l, with fields that are zero replaced by those of other.
 func limits(l, other hutch.TokenLimits) hutch.TokenLimits {
 	return hutch.TokenLimits{
 		Requests:   cmp.Or(l.Requests, other.Requests),
@@ -207,7 +208,7 @@ func limits(l, other hutch.TokenLimits) hutch.TokenLimits {
 // invalid is the same error for every token that is not accepted, whatever the reason.
 var invalid = hutch.Errorf(hutch.Denied, "the token is not valid here: it may be mistyped, expired, revoked or another server's")
 
-// Check returns the principal of a token, or Denied.
+// Check returns the principal of a token. If the token is not valid, the error is of kind Denied.
 func (r *Registry) Check(ctx context.Context, token string) (*caller.Principal, error) {
 	who := r.CheckSum(ctx, sumOf(token))
 	switch {
@@ -222,8 +223,8 @@ func (r *Registry) Check(ctx context.Context, token string) (*caller.Principal, 
 // sumOf returns the sum of a token for CheckSum.
 func sumOf(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }
 
-// CheckSum returns the principal of a live token of this registry by the token's SHA-256, or nil if there is none.
-// Sessions use it, because they outlive the request with the token and do not keep the token.
+// CheckSum returns the principal of a live token of this registry by the token's SHA-256, or nil if there is no such
+// token. Sessions use it, because they outlive the request with the token and do not store the token.
 func (r *Registry) CheckSum(ctx context.Context, sum [sha256.Size]byte) *caller.Principal {
 	now := time.Now()
 	r.mu.RLock()
@@ -241,8 +242,8 @@ func (r *Registry) CheckSum(ctx context.Context, sum [sha256.Size]byte) *caller.
 	return who
 }
 
-// Holder returns the principal of an owner's live token, or nil if there is none: people of an issuer have no token
-// here.
+// Holder returns the principal of an owner's live token, or nil if the owner has no token here, as for people of an
+// issuer.
 func (r *Registry) Holder(owner string) *caller.Principal {
 	if e := r.live(owner); e != nil {
 		return e.who
@@ -272,10 +273,10 @@ func (r *Registry) live(owner string) *entry {
 	return e
 }
 
-// coarse is the precision of a token's last use: writing the time at each call would cost more than the call.
+// coarse is the precision of a token's last use: writing the time at each call would take longer than the call.
 const coarse = 10 * time.Minute
 
-// noteTime is how long a call can wait until the use of its token is noted.
+// noteTime is how long a call waits at most for the use of its token to be stored.
 const noteTime = 2 * time.Second
 
 func (r *Registry) used(ctx context.Context, e *entry, now time.Time) {
@@ -287,7 +288,7 @@ func (r *Registry) used(ctx context.Context, e *entry, now time.Time) {
 	}
 	r.mu.Unlock()
 	if !first || r.stored == nil {
-		return // another call has noted it, or tokens are not stored
+		return // another call has stored the use, or tokens are not stored at all
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
 	defer cancel()
@@ -313,7 +314,7 @@ func put(d *store.Draft, rec record) error {
 	return err
 }
 
-// newSecret creates a secret. Its prefix lets scanners find a leaked one.
+// newSecret creates a secret. With its prefix, scanners can find leaked secrets.
 func newSecret() (secret string, sum hash) {
 	var b [32]byte
 	rand.Read(b[:]) // never fails: it ends the program instead
@@ -321,7 +322,7 @@ func newSecret() (secret string, sum hash) {
 	return secret, sha256.Sum256([]byte(secret))
 }
 
-// Prefix begins every token.
+// Prefix is the prefix of every token.
 const Prefix = "hutch_"
 
 // NewSecret mints a token that is not registered yet.

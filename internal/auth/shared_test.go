@@ -12,7 +12,7 @@ import (
 	"hutch/internal/store"
 )
 
-// A server starts while another one makes tokens. It matters with the race detector.
+// A server starts while another one makes tokens. The race detector checks this.
 func TestOpenWhileOthersChange(t *testing.T) {
 	url := pgtest.New(t)
 	registry := func(node string) *auth.Registry {
@@ -36,14 +36,14 @@ func TestOpenWhileOthersChange(t *testing.T) {
 	for i := range 10 {
 		registry(fmt.Sprint("b", i))
 		if _, err := r.CreateToken(t.Context(), hutch.TokenRequest{Name: fmt.Sprint("u", i)}); err != nil {
-			t.Error(err) // the other server may be notified of it
+			t.Error(err) // the other server may be notified of this token meanwhile
 		}
 	}
 	cancel()
 	wg.Wait()
 }
 
-// A token that is unknown here can be one that another server has made: without the store, this server cannot tell.
+// A token that is unknown here may have been made by another server. Without the store, this server cannot know.
 func TestRevokeWithoutStore(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Memory)
 	if err != nil {

@@ -55,7 +55,7 @@ func newToken(req hutch.TokenRequest, now time.Time) hutch.Token {
 	return t
 }
 
-// findLocked returns the token with that id or, among live tokens, that name.
+// findLocked returns the token with an id or, among live tokens, with a name.
 func (r *Registry) findLocked(token string, now time.Time) *entry {
 	if e := r.byID[token]; e != nil {
 		return e
@@ -128,12 +128,12 @@ func (r *Registry) RevokeToken(ctx context.Context, token string) (hutch.Token, 
 	if err == nil {
 		return r.show(rec), nil
 	}
-	// The token ends here even if that cannot be stored: the caller then knows to try again.
+	// The token ends here even if that cannot be stored. The caller gets the error and can try again.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e, unknown := r.lookLocked(token)
 	if unknown != nil {
-		return hutch.Token{}, err // another server may know the token, so the error is returned
+		return hutch.Token{}, err // not "not found", because another server may know the token
 	}
 	if e.RevokedAt == nil {
 		r.endLocked(e, errRevoked)
@@ -142,7 +142,7 @@ func (r *Registry) RevokeToken(ctx context.Context, token string) (hutch.Token, 
 	return r.show(e.record), err
 }
 
-// change changes one token, as do says.
+// change changes one token with the function do.
 func (r *Registry) change(ctx context.Context, token string, do func(*record) error) (rec record, err error) {
 	err = r.stored.Change(ctx, func(d *store.Draft) error {
 		r.mu.RLock()

@@ -1,8 +1,8 @@
-// Package console serves the console: the page in the browser, and the sessions with which the page calls the API.
+// Package console serves the console: the page for browsers, and the sessions with which that page calls the API.
 //
-// The page is files in the program, built from web/. It is a client like others: it calls the REST API with the
-// TypeScript SDK, and the server has only these files and sessions for it. Its policy allows only the scripts below
-// /assets/. Anyone can load the page: it contains no data.
+// The page consists of files that are built from web/ and embedded in the program. It is a client like any other: it
+// calls the REST API with the TypeScript SDK, and the server has nothing else for it but the files and the sessions.
+// Its policy allows only the scripts below /assets/. Anyone can load the page: it contains no data.
 //
 // A session stands for the token that a person entered. The browser holds a cookie that scripts cannot read, and the
 // server the SHA-256 of cookie and token; the token is checked again at each request, so a session ends with its token.
@@ -34,39 +34,40 @@ const Surface = "console"
 
 // Options configure a handler.
 type Options struct {
-	// Tokens are the tokens with which people sign in. Required.
+	// Tokens checks the tokens with which people sign in. Required.
 	Tokens Tokens
 	// Collection is where sessions are stored; nil keeps them in memory only.
 	Collection Collection
 	// News calls a function with each session that another server changes, or with nil for an ended one; nil if there
 	// are no other servers.
 	News func(context.Context, func(key string, doc []byte) error) error
-	// Observer records each sign-in and sign-out; default none.
+	// Observer gets each sign-in and sign-out; nil for none.
 	Observer audit.Observer
-	// Count counts a sign-in as a request of its principal, and refuses it over the limit; nil does not count.
+	// Count counts a sign-in as a request of its principal, and refuses it over the limit; nil counts nothing.
 	Count func(context.Context, *caller.Principal) error
-	// Client returns the address to which wrong tokens count; default the address of the connection.
+	// Client returns the address for which wrong tokens are counted; default the address of the connection.
 	Client func(*http.Request) netip.Addr
 	// Secure, when set, reports whether a request came to a trusted proxy over TLS.
 	Secure func(*http.Request) bool
-	// People is the client of the issuer with which people sign in, and Person turns its answer about a person into a
-	// principal; nil for none.
+	// People is the client of the issuer with which people sign in; nil for none. Person turns the issuer's answer
+	// about a person into a principal.
 	People *openid.Client
 	Person func(context.Context, *openid.Grant) *caller.Principal
 	// Host is the console's own name on this machine; browsers that use another local name are redirected to it. "" for
 	// none.
 	Host string
-	// Previews is where previews are shown, as a source of a Content-Security-Policy: "http://*.localhost:7700".
+	// Previews is the origin of previews, in the form of a source in a Content-Security-Policy:
+	// "http://*.localhost:7700".
 	Previews string
 	// Model is the name of the model that answers questions; "" for none.
 	Model string
-	// SSH reports that the server answers SSH.
+	// SSH is true if the server accepts SSH connections.
 	SSH     bool
 	Version hutch.Version
 	// Stall is how long a client can leave data unread before it is disconnected; default 1 minute.
 	Stall time.Duration
 	Log   *slog.Logger
-	// Files replace the built page.
+	// Files replaces the built page; nil for the one in the program.
 	Files fs.FS
 }
 
@@ -114,7 +115,7 @@ func Open(ctx context.Context, opt Options) (*Handler, error) {
 	return &Handler{opt: opt, files: files, sessions: sessions}, nil
 }
 
-// IsOpen reports whether the console itself answers a request, which then needs no token.
+// IsOpen reports whether the console itself answers a request. Such a request needs no token.
 func (h *Handler) IsOpen(r *http.Request) bool {
 	switch r.URL.Path {
 	case sessionPath:
@@ -127,14 +128,14 @@ func (h *Handler) IsOpen(r *http.Request) bool {
 	return isRead(r) && (isPage(r) || h.files.has(r.URL.Path))
 }
 
-// Inside answers requests for the open paths; next answers the others.
+// Inside returns a handler that answers requests for the console, and passes the others to next.
 func (h *Handler) Inside(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !h.IsOpen(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		w = httpio.NewWriter(w, r, h.opt.Stall) // anyone can ask, and all callers without a token share a limit of connections
+		w = httpio.NewWriter(w, r, h.opt.Stall) // a deadline, because all callers without a token share one limit of connections
 		switch {
 		case r.URL.Path == sessionPath:
 			h.serveSession(w, r)
@@ -157,20 +158,20 @@ func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Metho
 // pages are the paths that serve the page. A path that ends with a slash also stands for all paths below it.
 var pages = []string{"/", "/signin", "/watch", "/ask", "/sandboxes", "/sandboxes/", "/operating", "/operating/"}
 
-// isPage reports whether a browser asks for the page. A program that does not ask for HTML gets another surface's
-// answer at the same path.
+// isPage reports whether a browser asks for the page. At the same path, a program that does not ask for HTML gets the
+// answer of another API.
 func isPage(r *http.Request) bool {
 	return acceptsHTML(r) && isPagePath(r.URL.Path)
 }
 
-// isPagePath reports whether a path is one of the page.
+// isPagePath reports whether a path serves the page.
 func isPagePath(path string) bool {
 	return slices.ContainsFunc(pages, func(page string) bool {
 		return path == page || page != "/" && strings.HasSuffix(page, "/") && strings.HasPrefix(path, page)
 	})
 }
 
-// acceptsHTML reports whether a request asks for HTML by name.
+// acceptsHTML reports whether a request explicitly asks for HTML.
 func acceptsHTML(r *http.Request) bool {
 	for _, line := range r.Header.Values("Accept") {
 		for kind := range strings.SplitSeq(line, ",") {

@@ -23,7 +23,7 @@ var built embed.FS
 const (
 	// assets is the folder of the files whose names have a hash of their content.
 	assets = "/assets/"
-	// nonceMark is the placeholder in the page for the nonce of an answer.
+	// nonceMark is the placeholder in the page that each answer replaces with its nonce.
 	nonceMark = "__CSP_NONCE__"
 )
 
@@ -40,10 +40,10 @@ type file struct {
 	packed func() []byte // compressed with gzip; nil if that is not smaller
 }
 
-// load reads the built page; nil means the one in the program.
+// load reads the built page; nil means the page in the program.
 func load(from fs.FS) (*files, error) {
 	if from == nil {
-		from, _ = fs.Sub(built, "dist") // it exists: the compiler has embedded it
+		from, _ = fs.Sub(built, "dist") // cannot fail: the compiler has embedded the folder
 	}
 	f := &files{byPath: map[string]*file{}}
 	err := fs.WalkDir(from, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -67,7 +67,7 @@ func load(from fs.FS) (*files, error) {
 	return f, nil
 }
 
-// kinds are the types of files by the end of their names. The machine's own tables can differ.
+// kinds are the types of files by file name extension. The machine's own tables are not used, because they can differ.
 var kinds = map[string]string{
 	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png", ".ico": "image/x-icon",
 	".woff2": "font/woff2", ".json": "application/json", ".webmanifest": "application/manifest+json", ".txt": "text/plain; charset=utf-8", ".map": "application/json",
@@ -81,7 +81,7 @@ func newFile(name string, content []byte) *file {
 	}
 }
 
-// pack compresses content, or returns nil if that makes it no smaller.
+// pack compresses content, or returns nil if the result is not smaller.
 func pack(content []byte) []byte {
 	var b bytes.Buffer
 	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
@@ -93,7 +93,7 @@ func pack(content []byte) []byte {
 	return b.Bytes()
 }
 
-// has reports whether the console answers at a path: with a file, or with an error for a missing file.
+// has reports whether the console answers at a path: with a file, or with its error for a missing file.
 func (f *files) has(path string) bool {
 	return f.byPath[path] != nil || strings.HasPrefix(path, assets)
 }
@@ -106,7 +106,7 @@ func (f *files) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	h := w.Header()
 	harden(h)
-	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox") // for a file that is opened directly
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox") // applies when a file is opened directly
 	h.Set("Content-Type", found.kind)
 	h.Set("Cache-Control", "no-cache")
 	if strings.HasPrefix(r.URL.Path, assets) {
@@ -167,8 +167,8 @@ func harden(h http.Header) {
 // policyOf returns the Content-Security-Policy of the page.
 //
 // Scripts come from /assets/ only, and not from the whole origin: the origin also shows previews by path, and files
-// that programs in sandboxes have written. A policy can name no address but 127.0.0.1, so the page of a server that is
-// called by another address allows its whole origin.
+// that programs in sandboxes have written. A policy cannot name IP addresses other than 127.0.0.1, so for a server that
+// is called by another address, the page allows its whole origin.
 func policyOf(host, nonce, previews string) string {
 	scripts, sockets := "'self'", ""
 	if isSource(host) {
@@ -179,7 +179,7 @@ func policyOf(host, nonce, previews string) string {
 		"; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 }
 
-// isSource reports whether a policy can name a host, which the client chose, as a source.
+// isSource reports whether a host is safe as a source in a policy. It is checked because the client chose it.
 func isSource(host string) bool {
 	name, _, _ := strings.Cut(host, ":")
 	if net.ParseIP(name) != nil && name != "127.0.0.1" {

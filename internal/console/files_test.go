@@ -27,7 +27,7 @@ func built() fstest.MapFS {
 	}
 }
 
-// open returns a console before a server that answers 418 to everything.
+// open returns a console in front of a server that answers 418 to everything.
 func open(t testing.TB, opt console.Options) (*console.Handler, http.Handler) {
 	t.Helper()
 	opt.Files = built()
@@ -50,7 +50,7 @@ func get(h http.Handler, method, path string, header ...string) *httptest.Respon
 
 const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
-// TestWhoGetsThePage: browsers get it at the console's paths; every other request passes.
+// TestWhoGetsThePage: browsers get the page at the console's paths; all other requests are passed on.
 func TestWhoGetsThePage(t *testing.T) {
 	t.Parallel()
 	h, all := open(t, console.Options{})
@@ -77,8 +77,8 @@ func TestWhoGetsThePage(t *testing.T) {
 	}
 }
 
-// TestPolicy: the page runs only scripts below /assets/, no other site shows it, and each answer has a nonce
-// of its own.
+// TestPolicy: the page runs only scripts below /assets/, other sites cannot frame it, and each answer has its own
+// nonce.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	_, all := open(t, console.Options{Previews: "http://*.localhost:7700"})
@@ -130,7 +130,8 @@ func TestPolicyOfOddHosts(t *testing.T) {
 	}
 }
 
-// TestAssets: files with a hash in their name are kept by browsers, compressed for those that can, and never a page.
+// TestAssets: browsers may cache files with a hash in their names and get them compressed if they can decompress them.
+// A missing file is never answered with the page.
 func TestAssets(t *testing.T) {
 	t.Parallel()
 	_, all := open(t, console.Options{})
@@ -188,7 +189,7 @@ func TestStalledClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() }) // before the server waits for it
+	t.Cleanup(func() { conn.Close() }) // runs before the server waits for this connection
 	io.WriteString(conn, "GET /assets/large-9f.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	select {
 	case <-answered:
@@ -197,7 +198,7 @@ func TestStalledClient(t *testing.T) {
 	}
 }
 
-// TestNoPage: a folder without a page is an error, and not an empty page.
+// TestNoPage: a folder without a page is an error instead of an empty page.
 func TestNoPage(t *testing.T) {
 	t.Parallel()
 	if _, err := console.Open(t.Context(), console.Options{Files: fstest.MapFS{}}); err == nil {
@@ -208,7 +209,8 @@ func TestNoPage(t *testing.T) {
 	}
 }
 
-// TestOwnHost: a browser that opens the page by a name of the machine goes to the console's own name. Nothing else does.
+// TestOwnHost: a browser that opens the page by a name of the machine is redirected to the console's own name. Nothing
+// else is redirected.
 func TestOwnHost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, console.Options{Host: "hutch.localhost"})
@@ -233,14 +235,14 @@ func TestOwnHost(t *testing.T) {
 		}
 	}
 	p := s.page()
-	p.signIn(t, local) // programs use the API by every name
+	p.signIn(t, local) // programs can use the API by every name
 	if w := p.request("GET", "/v1/x", ""); w.Code != 200 {
 		t.Errorf("the API: %d", w.Code)
 	}
 }
 
 // TestLost: a browser without a token that opens a path that the server lacks gets a page. The page has no scripts, and
-// nothing of the request.
+// repeats nothing of the request.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	h, _ := open(t, console.Options{})

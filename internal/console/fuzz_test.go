@@ -7,8 +7,8 @@ import (
 	"hutch/internal/console"
 )
 
-// FuzzCookie sends arbitrary cookies while another user has a session. None gives access, and none that another host of
-// the domain adds makes the session's own cookie act for another user.
+// FuzzCookie sends arbitrary cookies while another user has a session. None of them gives access. If another host of
+// the domain adds one to a session's own cookie, the request does not act for another user.
 func FuzzCookie(f *testing.F) {
 	s := newSite(f, console.Options{})
 	p := s.page()
@@ -21,7 +21,7 @@ func FuzzCookie(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		if strings.Contains(line, value[:40]) {
-			return // the fuzzer cannot know it, but bits at its end can differ
+			return // the fuzzer cannot know the cookie, but it can change unused bits at its end
 		}
 		if w := p.request("GET", "/v1/x", "", "Cookie", line); w.Code != 401 && w.Code != 403 {
 			t.Errorf("%q: %d %s", line, w.Code, w.Body)

@@ -9,18 +9,18 @@ import (
 )
 
 // A browser sends a cookie to every port of a host name. On a person's machine, other programs listen on other ports of
-// 127.0.0.1 and localhost, such as those that `hutch forward` brings from a sandbox. So the console has its own name
-// there. Browsers resolve names below localhost to their own machine.
+// 127.0.0.1 and localhost, for example ports of a sandbox that `hutch forward` makes available. So the console has its
+// own name there. Browsers resolve names below localhost to their own machine.
 
-// hasOwnHost reports whether a browser opens the page under a name that other programs of the machine share. It is true
-// only for requests that browsers mark as opening a page: programs get the same answers under every name.
+// hasOwnHost reports whether a browser opens the page under a name that other programs of the machine share. It returns
+// true only for requests that browsers mark as opening a page: programs get the same answers under every name.
 func (h *Handler) hasOwnHost(r *http.Request) bool {
 	if h.opt.Host == "" || h.isSecure(r) || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document" {
 		return false
 	}
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if r.Header.Get(name) != "" {
-			return false // the browser uses the name of a proxy
+			return false // the browser called a proxy by its name
 		}
 	}
 	name, _ := netaddr.SplitHost(r.Host)

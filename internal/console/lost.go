@@ -7,14 +7,14 @@ import (
 	"hutch/internal/httpio"
 )
 
-// IsLost reports whether a browser opens a path without a token. If the server does not have the path, it answers with
-// [Handler.Lost]: an error for programs does not say where the console is.
+// IsLost reports whether a browser opens a path without a token. If the server does not have the path, [Handler.Lost]
+// answers, because an error for programs would not say where the console is.
 func IsLost(r *http.Request) bool {
 	return isRead(r) && acceptsHTML(r) && credential.None(r)
 }
 
-// Lost answers requests for which lost is true with a page, and next answers the others. The page has no scripts, and
-// nothing of the request: a link to the server cannot make it say anything else.
+// Lost returns a handler that answers requests for which lost is true with a page, and passes the others to next. The
+// page has no scripts and repeats nothing of the request, so a link cannot make it say anything else.
 func (h *Handler) Lost(next http.Handler, lost func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !lost(r) {

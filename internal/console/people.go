@@ -15,16 +15,17 @@ import (
 	"hutch/internal/openid"
 )
 
-// People sign in with an issuer: see package openid. The issuer sends a browser back with a link, which anyone can
-// forge. So the link is accepted only together with a cookie that this handler gave to that browser, it leads only to
-// pages of the console, and the reason of a failed sign-in is only a code.
+// How people sign in with an issuer: see package openid. The issuer sends a browser back with a link, which anyone can
+// forge. So the link is accepted only together with a cookie that this handler gave to the same browser, and it leads
+// only to pages of the console. The reason for a failed sign-in is only a code.
 
 const (
-	// beginPath is where a browser begins to sign in with the issuer, DonePath where the issuer sends it back.
+	// beginPath is the path at which a browser begins to sign in with the issuer. DonePath is the path to which the
+	// issuer sends the browser back.
 	beginPath = "/console/oidc/begin"
 	DonePath  = "/console/oidc/callback"
 
-	// flowCookie is the cookie of a sign-in that has begun.
+	// flowCookie is the cookie of an unfinished sign-in with the issuer.
 	flowCookie = "hutch_signin"
 	flowTime   = 10 * time.Minute
 
@@ -49,8 +50,8 @@ func (h *Handler) servePeople(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, location, http.StatusSeeOther)
 }
 
-// beginPerson sends a browser to the issuer. The issuer sends it back to one host name of this server, and a cookie
-// belongs to the host name that set it. So the browser is first redirected to that name.
+// beginPerson sends a browser to the issuer. The issuer sends the browser back to one fixed host name of this server,
+// and the cookie of the sign-in must belong to that name. So the browser is first redirected to that host name.
 func (h *Handler) beginPerson(w http.ResponseWriter, r *http.Request) (string, error) {
 	to := pageOf(r.URL.Query().Get("to"))
 	if !h.opt.People.IsHere(r.Host) {
@@ -94,7 +95,7 @@ func (h *Handler) donePerson(w http.ResponseWriter, r *http.Request) (string, er
 	return "", err
 }
 
-// beginPersonSession begins a session, if the person may do anything here.
+// beginPersonSession begins a session if the person has any permission here.
 func (h *Handler) beginPersonSession(w http.ResponseWriter, r *http.Request, grant *openid.Grant) error {
 	who := h.opt.Person(r.Context(), grant)
 	if len(who.Scopes) == 0 {
@@ -116,16 +117,16 @@ func (h *Handler) codeOf(err error) string {
 	return openid.Unavailable
 }
 
-// newFlowCookie returns the cookie of a sign-in. The browser also sends it when the issuer's page leads here.
+// newFlowCookie returns the cookie of a sign-in. The browser sends it even when it comes here from the issuer's page.
 func (h *Handler) newFlowCookie(value string) *http.Cookie {
 	c := &http.Cookie{Name: flowCookie, Value: value, Path: "/console/oidc", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: int(flowTime / time.Second)}
 	if h.opt.People.Redirect().Scheme == "https" {
-		c.Name, c.Secure, c.Path = "__Host-"+flowCookie, true, "/" // as the prefix requires
+		c.Name, c.Secure, c.Path = "__Host-"+flowCookie, true, "/" // the prefix __Host- requires these
 	}
 	return c
 }
 
-// pageOf returns a path with its query if it is a page of the console, and otherwise the path of the first page.
+// pageOf returns the path and query of to if that is a page of the console, and otherwise the path of the first page.
 func pageOf(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !isPagePath(u.Path) || u.Path == "/signin" || strings.ContainsAny(u.Path, "\\") || strings.Contains(u.Path, "//") {
@@ -134,14 +135,14 @@ func pageOf(to string) string {
 	return (&url.URL{Path: u.Path, RawQuery: u.Query().Encode()}).String()
 }
 
-// renewal renews the session of a person. It is only in memory: after a restart of the server, the session ends with
-// its present token.
+// renewal renews the session of a person. It is kept only in memory, so after a restart of the server the session ends
+// with its present token.
 type renewal struct {
 	grant *openid.Grant
 	timer *time.Timer
 }
 
-// renewals ask the issuer for new tokens, and turn them into principals.
+// renewals has the functions that ask the issuer for new tokens and turn them into principals.
 type renewals struct {
 	renew  func(context.Context, *openid.Grant) (*openid.Grant, error)
 	person func(context.Context, *openid.Grant) *caller.Principal
@@ -150,16 +151,16 @@ type renewals struct {
 // renewTime is how long one renewal can take.
 const renewTime = 30 * time.Second
 
-// planRenewalLocked renews a session a while before its token ends.
+// planRenewalLocked plans the renewal of a session after the time in, which is before its token ends.
 func (s *sessions) planRenewalLocked(x *session, in time.Duration) {
 	x.renewal.timer = time.AfterFunc(in, func() { s.renewSession(x) })
 }
 
-// lead returns how long before the end of a token it is renewed, and the pause between two tries.
+// lead returns how long before its end a token is renewed. It is also the pause between two tries.
 func lead(left time.Duration) time.Duration { return max(min(left/4, time.Minute), time.Second) }
 
-// renewSession renews the token of a session. The session ends when the issuer refuses it, and with its token when the
-// issuer does not answer until then.
+// renewSession renews the token of a session. If the issuer refuses, the session ends at once. If the issuer does not
+// answer in time, the session ends with its token.
 func (s *sessions) renewSession(x *session) {
 	ctx, cancel := context.WithTimeout(context.Background(), renewTime)
 	defer cancel()

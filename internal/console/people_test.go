@@ -44,12 +44,13 @@ func newPeopleSite(t *testing.T) (*site, *issuer.Issuer) {
 	return s, at
 }
 
-// visit opens an address as a link of another site does, and returns the answer.
+// visit opens a path as a link on another site does, and returns the answer.
 func (p *page) visit(path, cookie string) *httptest.ResponseRecorder {
 	return p.request("GET", path, "", "Cookie", cookie, "X-Hutch-CSRF", "", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document", "Accept", "text/html")
 }
 
-// way begins a sign-in with an issuer, and returns the cookie of the browser and the address that the issuer sends it to.
+// way begins a sign-in with an issuer. It returns the browser's cookie, and the address to which the issuer sends the
+// browser back.
 func (p *page) way(t *testing.T, at *issuer.Issuer, to string) (cookie, back string) {
 	t.Helper()
 	w := p.visit("/console/oidc/begin?to="+url.QueryEscape(to), "")
@@ -72,7 +73,7 @@ func (p *page) signInPerson(t *testing.T, at *issuer.Issuer) {
 	p.arrive(t, p.visit(back, cookie))
 }
 
-// arrive takes over the session of an answer, as the page does.
+// arrive takes the session from an answer, as the page does.
 func (p *page) arrive(t *testing.T, w *httptest.ResponseRecorder) {
 	t.Helper()
 	for _, c := range w.Result().Cookies() {
@@ -205,7 +206,7 @@ func TestPeopleRenewed(t *testing.T) {
 	}
 }
 
-// shared is a collection that tells another server of what this one changes.
+// shared is a collection that reports the changes of one server to another server.
 type shared struct {
 	*collection
 	news chan func(hear func(string, []byte) error)
@@ -233,7 +234,7 @@ func (s *shared) Delete(ctx context.Context, key string) error {
 	return s.collection.Delete(ctx, key)
 }
 
-// onChange calls a function with each change by another server.
+// onChange calls a function for each change by another server.
 func (s *shared) onChange(ctx context.Context, onChange func(string, []byte) error) error {
 	go func() {
 		for {
@@ -248,12 +249,12 @@ func (s *shared) onChange(ctx context.Context, onChange func(string, []byte) err
 	return nil
 }
 
-// TestPeopleOnTwoServers: a session that one server renews continues at the others, with what is open there, and what the
-// issuer takes away is away at all of them.
+// TestPeopleOnTwoServers: when one server renews a session, the session and its open streams continue on the other
+// servers. When the issuer takes rights away, they are gone on all servers.
 func TestPeopleOnTwoServers(t *testing.T) {
 	t.Parallel()
 	s, at := newPeopleSite(t)
-	at.Lifetime = 12 * time.Second // a slow machine has 3 for each renewal
+	at.Lifetime = 12 * time.Second // leaves 3 s for each renewal on a slow machine
 	here, there := &shared{s.collection, make(chan func(func(string, []byte) error), 100)}, &shared{s.collection, make(chan func(func(string, []byte) error), 100)}
 	opt := s.people
 	opt.Collection, opt.News = here, there.onChange

@@ -14,24 +14,24 @@ import (
 
 const (
 	cookieName = credential.SessionCookie
-	// hostCookieName is the name of the cookie over TLS. A browser accepts a cookie with the prefix of this name from
-	// no other host, and only over TLS, so no neighbour of the server in its domain can set it.
+	// hostCookieName is the name of the cookie over TLS. A browser accepts a cookie with this name's prefix only over
+	// TLS and only from the host itself, so other hosts in the server's domain cannot set it.
 	hostCookieName = credential.HostSessionCookie
 
 	csrfHeader = "X-Hutch-Csrf"
-	// csrfSubprotocol begins the name of a subprotocol that holds the value of csrfHeader: a page can set no header of
-	// the request that opens a WebSocket.
+	// csrfSubprotocol is the prefix of a subprotocol that contains the value of csrfHeader. A page sends the value this
+	// way because it cannot set headers when it opens a WebSocket.
 	csrfSubprotocol = "hutch.csrf."
 	protocols       = "Sec-Websocket-Protocol"
 )
 
-// Principal returns the principal of a request's session, for the guard. It returns nil if the request has no session,
-// or an ended one, and an error if the request may not use its session.
+// Principal returns the principal of a request's session, for the guard. It returns nil if the request has no session
+// or its session has ended, and an error if the request may not use its session.
 //
 // A browser adds the cookie to every request that it makes, so the cookie is not enough. The request must come from a
-// page of this origin, which the browser's headers or the value of [cookie.csrf] show; a request that changes something
-// must have that value in any case. Answers for a session never run: they are not a script, frame, style or worker of
-// the console's origin, even if a program in a sandbox made their content.
+// page of this origin. The browser's headers or the value of [cookie.csrf] show that; a request that changes something
+// must have the value in any case. Browsers do not run the answers to such requests as a script, frame, style or worker
+// of the console's origin, even if a program in a sandbox made the content.
 func (h *Handler) Principal(w http.ResponseWriter, r *http.Request) (*caller.Principal, error) {
 	c, err := h.cookieOf(r)
 	if err != nil || c == nil {
@@ -46,7 +46,7 @@ func (h *Handler) Principal(w http.ResponseWriter, r *http.Request) (*caller.Pri
 	}
 	if err := mayAct(r, shown, c.csrf()); err != nil {
 		if !h.sessions.live(r.Context(), *c) {
-			err = nil // the session has ended: a new one is needed, whatever CSRF value the request has
+			err = nil // the session has ended, so its CSRF value no longer matters
 		}
 		return nil, err
 	}
@@ -57,7 +57,8 @@ func (h *Handler) Principal(w http.ResponseWriter, r *http.Request) (*caller.Pri
 	return who, nil
 }
 
-// hardenCookieAnswer sets headers for an answer to a request with a cookie, which a person can have opened as a page.
+// hardenCookieAnswer sets headers for an answer to a request with a cookie, because a person may have opened the answer
+// as a page.
 func hardenCookieAnswer(h http.Header) {
 	harden(h)
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'")
@@ -81,11 +82,11 @@ func mayAct(r *http.Request, shown, csrf string) error {
 
 var errCSRF = hutch.Errorf(hutch.Denied, "the request has the cookie of a session and not, in the header X-Hutch-CSRF, the value that belongs to it: load the session again with GET /console/session").With("csrf", true)
 
-// harmless are the values of Sec-Fetch-Dest with which a browser does not run an answer. The first is for browsers that
-// do not send the header, and the second for fetch.
+// harmless are the values of Sec-Fetch-Dest with which a browser does not run an answer. The first value is for
+// browsers that do not send the header, the second for fetch.
 var harmless = []string{"", "empty", "document", "image", "audio", "video", "websocket"}
 
-// sameOrigin checks that a request comes from a page of this origin, as far as the browser says where it comes from.
+// sameOrigin checks that a request comes from a page of this origin, as far as the browser's headers show that.
 func (h *Handler) sameOrigin(r *http.Request) error {
 	for _, site := range r.Header.Values("Sec-Fetch-Site") {
 		if site != "same-origin" {
@@ -108,8 +109,8 @@ func (h *Handler) isSecure(r *http.Request) bool {
 	return r.TLS != nil || h.opt.Secure != nil && h.opt.Secure(r)
 }
 
-// cookieOf returns the cookie of a request, or nil if it has none. Over TLS it is the cookie that only this host can
-// set. Two cookies with that name are an error, because another host has set one of them.
+// cookieOf returns the cookie of a request, or nil if it has none. Over TLS it uses the cookie name that only this host
+// can set. Two cookies with the same name are an error, because one of them is from another host.
 func (h *Handler) cookieOf(r *http.Request) (*cookie, error) {
 	switch found := h.sentCookies(r); len(found) {
 	case 0:
@@ -121,7 +122,7 @@ func (h *Handler) cookieOf(r *http.Request) (*cookie, error) {
 	}
 }
 
-// sentCookies returns the cookies of a request with our name, no matter which host has set them.
+// sentCookies returns the cookies of a request that have the name of the session cookie, whichever host has set them.
 func (h *Handler) sentCookies(r *http.Request) []*http.Cookie {
 	found := r.CookiesNamed(hostCookieName)
 	if len(found) == 0 && !h.isSecure(r) {
@@ -133,7 +134,7 @@ func (h *Handler) sentCookies(r *http.Request) []*http.Cookie {
 // maxSent is how many cookies of one name are examined.
 const maxSent = 8
 
-// cookiesOf returns the request's cookies that have our format.
+// cookiesOf returns those session cookies of a request that have the right format.
 func (h *Handler) cookiesOf(r *http.Request) (list []cookie) {
 	found := h.sentCookies(r)
 	for _, sent := range found[:min(len(found), maxSent)] {
@@ -144,7 +145,7 @@ func (h *Handler) cookiesOf(r *http.Request) (list []cookie) {
 	return list
 }
 
-// parseCookie returns the cookie with that value, or nil if it is not ours.
+// parseCookie returns the cookie with that value, or nil if it does not have the right format.
 func parseCookie(value string) *cookie {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(value)
 	if err != nil || len(b) != len(cookie{}) {

@@ -27,10 +27,10 @@ const (
 	longest = 7 * 24 * time.Hour
 	// coarse is the precision of the stored time of the last request.
 	coarse = 10 * time.Minute
-	// maxOwn is how many sessions one token or person has. A further session ends the one that has been unused for
+	// maxOwn is how many sessions one token or person has. One more session ends the session that has been unused for
 	// longest.
 	maxOwn = 20
-	// maxSessions bounds the memory.
+	// maxSessions is the highest number of sessions, to bound their memory.
 	maxSessions = 10_000
 )
 
@@ -38,21 +38,22 @@ const (
 type Tokens interface {
 	// Check returns the principal of a token; its error is of kind Denied when the token is not valid.
 	Check(ctx context.Context, token string) (*caller.Principal, error)
-	// CheckSum returns the principal of a live token of this server by the token's SHA-256, or nil if there is none.
+	// CheckSum returns the principal of a live token of this server by the token's SHA-256, or nil if there is no such
+	// token.
 	CheckSum(ctx context.Context, sum [sha256.Size]byte) *caller.Principal
 }
 
 // Collection is where sessions are stored.
 type Collection interface {
 	Put(ctx context.Context, key string, doc []byte) error
-	// Replace replaces the document with a key. If there is none, it does nothing and returns false.
+	// Replace replaces the document with a key. If there is no such document, it does nothing and returns false.
 	Replace(ctx context.Context, key string, doc []byte) (bool, error)
 	Delete(ctx context.Context, key string) error
 	All(ctx context.Context) (map[string][]byte, error)
 }
 
-// sessions are the browsers that are signed in. The server keeps neither the cookie nor the token of a session, but
-// the SHA-256 of each: a reader of the store can use neither.
+// sessions has the browsers that are signed in. For each session the server keeps only the SHA-256 of cookie and token,
+// so a reader of the store can use neither of them.
 type sessions struct {
 	tokens     Tokens
 	collection Collection // nil for none
@@ -70,17 +71,18 @@ type session struct {
 	key hash
 	record
 	saved time.Time               // the stored time of the last use
-	timer *time.Timer             // runs when the session is idle for too long
-	end   context.CancelCauseFunc // end of the life of who
+	timer *time.Timer             // ends the session when it is idle for too long
+	end   context.CancelCauseFunc // ends the life of who
 
-	renewal   renewal // renewal of a person
-	elsewhere bool    // another server renews it
+	renewal   renewal // only for a person's session
+	elsewhere bool    // another server renews the session
 
 	base *caller.Principal // the principal without the session's end
 	who  *caller.Principal // the principal whose life ends with the session
 }
 
-// record is the stored form of a session: of a token of this server, or of a person that an issuer vouched for.
+// record is the stored form of a session. The session belongs to a token of this server, or to a person who signed in
+// with an issuer.
 type record struct {
 	Token   []byte    `json:"tokenSha256,omitempty"`
 	Person  *person   `json:"person,omitempty"`
@@ -104,11 +106,11 @@ type cookie [32]byte
 
 func (c cookie) String() string { return base64.RawURLEncoding.EncodeToString(c[:]) }
 
-// key identifies the session of a cookie in the server.
+// key returns the key under which the server stores the cookie's session.
 func (c cookie) key() hash { return sha256.Sum256(c[:]) }
 
-// csrf returns the value that a page sends with its cookie. It is computed from the cookie and does not reveal it. A
-// page of another site can make the browser send the cookie, but cannot read this value.
+// csrf returns the value that a page sends with its cookie. The value is computed from the cookie and does not reveal
+// the cookie. A page of another site can make the browser send the cookie, but cannot read this value.
 func (c cookie) csrf() string {
 	sum := sha256.Sum256(append([]byte("hutch csrf "), c[:]...))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
@@ -157,8 +159,8 @@ func readSession(name string, doc []byte) (*session, error) {
 	return x, nil
 }
 
-// applyChange updates a session from its document, which another server changed; nil means that it has ended. The session's
-// token is checked when it is used, because the change of the token can arrive later.
+// applyChange updates a session from its document, which another server has changed; nil means that the session has
+// ended. The token is checked only when the session is used, because a change of the token can arrive later.
 func (s *sessions) applyChange(name string, doc []byte) error {
 	if doc == nil {
 		key, err := hex.DecodeString(name)
@@ -207,7 +209,7 @@ func (s *sessions) addLocked(x *session) {
 	x.timer = time.AfterFunc(time.Until(x.ends()), func() { s.expire(x) })
 }
 
-// expire ends a session that was idle for too long. A session that was used since its timer was set continues.
+// expire ends a session that was idle for too long. A session that was used after its timer was set continues.
 func (s *sessions) expire(x *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,8 +223,8 @@ func (s *sessions) expire(x *session) {
 	s.removeLocked(context.Background(), x)
 }
 
-// create begins a session. If a principal has too many sessions, it ends the oldest. grant is the person's grant, or
-// nil.
+// create begins a session. If the principal has too many sessions, it ends the one that was unused for longest. grant
+// is the person's grant, or nil.
 func (s *sessions) create(ctx context.Context, rec record, grant *openid.Grant) (cookie, *session, error) {
 	var c cookie
 	rand.Read(c[:]) // never fails: it ends the program instead
@@ -252,8 +254,8 @@ func (s *sessions) create(ctx context.Context, rec record, grant *openid.Grant) 
 	return c, x, nil
 }
 
-// makeRoomLocked removes ended sessions when there are many, and the principal's session that was unused for longest
-// when the principal has as many as it can have.
+// makeRoomLocked removes ended sessions when there are many, and if the principal has the maximum, also the principal's
+// session that was unused for longest.
 func (s *sessions) makeRoomLocked(ctx context.Context, of string) {
 	var own []*session
 	for _, x := range s.byID {
@@ -298,7 +300,7 @@ func (s *sessions) use(ctx context.Context, c cookie) (*session, *caller.Princip
 	return x, who
 }
 
-// live reports whether the session of a cookie has not ended.
+// live reports whether a cookie has a session that has not ended.
 func (s *sessions) live(ctx context.Context, c cookie) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -315,7 +317,7 @@ func (s *sessions) remove(ctx context.Context, c cookie) {
 	}
 }
 
-// dropLocked ends a session that is not stored any more.
+// dropLocked removes a session from memory and ends its work. Its document is already removed.
 func (s *sessions) dropLocked(x *session) {
 	delete(s.byID, x.key)
 	x.timer.Stop()
@@ -337,7 +339,7 @@ func (s *sessions) removeLocked(ctx context.Context, x *session) {
 	}
 }
 
-// renew stores when a session was used, if it still exists.
+// renew stores the time of a session's last use. there is false if the session no longer exists.
 func (s *sessions) renew(ctx context.Context, x *session) (there bool, err error) {
 	if s.collection == nil {
 		return true, nil
@@ -382,7 +384,7 @@ func (s *sessions) principalLocked(ctx context.Context, x *session) *caller.Prin
 	return x.who
 }
 
-// bound returns a principal whose life ends with the session, too.
+// bound returns a principal whose life also ends with the session.
 func (x *session) bound(base *caller.Principal) *caller.Principal {
 	life, release := caller.Until(context.Background(), base.Life)
 	life, end := context.WithCancelCause(life)
@@ -395,7 +397,7 @@ func (x *session) bound(base *caller.Principal) *caller.Principal {
 	return &who
 }
 
-// expires returns the latest end of a session, as far as the session itself says.
+// expires returns the latest end of a session, according to the session's own times.
 func (x *session) expires() time.Time {
 	end := x.Created.Add(longest)
 	if x.Person != nil {
@@ -415,9 +417,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// recordOf returns the record of a new session. The principal signed in with the token. The session belongs to a token
-// of this server when the principal has a Life, even if the token was revoked a moment ago: only a person of an issuer
-// has none.
+// recordOf returns the record of a new session. The principal has signed in with the token. If the principal has a
+// Life, the session belongs to a token of this server, even if that token was revoked a moment ago. Only a person of an
+// issuer has no Life.
 func recordOf(who *caller.Principal, token string) record {
 	if who.Life == nil {
 		return record{Of: who.ID, Person: personOf(who)}

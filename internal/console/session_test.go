@@ -24,7 +24,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// collection keeps documents in memory, for handlers that follow one another.
+// collection keeps documents in memory, for several handlers that run one after another.
 type collection struct {
 	mu   sync.Mutex
 	docs map[string][]byte
@@ -58,12 +58,12 @@ func (s *collection) All(context.Context) (map[string][]byte, error) { return s.
 
 const local = "the-token-of-the-server"
 
-// site is a console behind the guard, before an API that says who calls.
+// site is a console behind the guard and in front of an API that answers with its caller.
 type site struct {
 	http.Handler
 	tokens     *auth.Registry
 	collection *collection
-	people     console.Options // of a site that people sign in to
+	people     console.Options // options of a site where people sign in with an issuer
 }
 
 func newSite(t testing.TB, opt console.Options) *site {
@@ -110,7 +110,8 @@ type page struct {
 
 func (s *site) page() *page { return &page{site: s, origin: "http://localhost:7700"} }
 
-// request sends a request as the page's script does. Further headers replace those of the page; empty ones remove them.
+// request sends a request as the page's script does. Headers in the arguments replace those of the page; an empty value
+// removes one.
 func (p *page) request(method, path, body string, header ...string) *httptest.ResponseRecorder {
 	scheme, host, _ := strings.Cut(p.origin, "://")
 	r := httptest.NewRequest(method, "http://"+host+path, strings.NewReader(body))
@@ -160,7 +161,7 @@ func (s *site) token(t testing.TB, name string, scopes ...hutch.Scope) hutch.Min
 	return m
 }
 
-// TestSignIn: a browser signs in, calls the API and signs out; afterwards its cookie is worth nothing.
+// TestSignIn: a browser signs in, calls the API and signs out; afterwards its cookie is useless.
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, console.Options{})
@@ -209,7 +210,7 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// TestForgery sends what pages of other origins can make a browser send, with the cookie.
+// TestForgery sends, with the cookie, the requests that pages of other origins can make a browser send.
 func TestForgery(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, console.Options{})
@@ -279,7 +280,7 @@ func TestSignInFromElsewhere(t *testing.T) {
 	}
 }
 
-// TestTokenEnds: a session ends with its token, and so do its calls under way.
+// TestTokenEnds: a session ends with its token, and its calls in progress end too.
 func TestTokenEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*site, *page, string) error{
@@ -292,7 +293,7 @@ func TestTokenEnds(t *testing.T) {
 		p.signIn(t, m.Secret)
 		streamed := make(chan string)
 		go func() { streamed <- p.request("GET", "/v1/stream", "").Body.String() }()
-		time.Sleep(10 * time.Millisecond) // either order must do
+		time.Sleep(10 * time.Millisecond) // so that both orders occur
 		if err := end(s, p, m.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -311,7 +312,7 @@ func TestTokenEnds(t *testing.T) {
 	}
 }
 
-// endedMeanwhile are tokens that end between their check and what follows it.
+// endedMeanwhile is a registry whose tokens end right after they are checked.
 type endedMeanwhile struct {
 	*auth.Registry
 	end func(t *auth.Registry, id string) error
@@ -484,7 +485,8 @@ func TestSignOutBesideAnotherCookie(t *testing.T) {
 	}
 }
 
-// TestTwoCookies: when a neighbour in the domain has set a cookie of the same name, neither counts. Over TLS it cannot.
+// TestTwoCookies: when a neighbour in the domain has set a cookie of the same name, neither cookie is used. Over TLS a
+// neighbour cannot set one.
 func TestTwoCookies(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, console.Options{Secure: func(r *http.Request) bool { return r.Host == "hutch.example.com" }})
@@ -536,7 +538,8 @@ func TestCookieAndToken(t *testing.T) {
 	}
 }
 
-// TestGuessing: an address that sends many wrong tokens gets no answer for a while, also with a right one; others do.
+// TestGuessing: an address that sends many wrong tokens is refused for a while, even with a right one. Other addresses
+// are not.
 func TestGuessing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, console.Options{})
@@ -559,7 +562,8 @@ func (l *lines) Begin(ctx context.Context, _ audit.Operation) (context.Context, 
 	return ctx, func(audit.Outcome) {}, nil
 }
 
-// TestGuessesOnRecord: what callers without a token put on record is bounded, however often they send a wrong one.
+// TestGuessesOnRecord: callers with wrong tokens add only a bounded number of records to the audit log, however many
+// they send.
 func TestGuessesOnRecord(t *testing.T) {
 	t.Parallel()
 	var put lines
@@ -580,8 +584,8 @@ func TestGuessesOnRecord(t *testing.T) {
 	}
 }
 
-// TestManySessions: the number of sessions of a token is limited. At the limit its first session ends, and no session of
-// another token.
+// TestManySessions: the number of sessions of a token is limited. At the limit, the token's first session ends;
+// sessions of other tokens do not.
 func TestManySessions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, console.Options{})

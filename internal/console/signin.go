@@ -23,7 +23,7 @@ import (
 const (
 	// sessionPath is the path at which a browser signs in and out, and reads its session.
 	sessionPath = "/console/session"
-	// waysPath is where a browser learns how it can sign in.
+	// waysPath is the path at which a browser reads how it can sign in.
 	waysPath = "/console/signin"
 
 	// maxSignIn is the longest body of a sign-in, in bytes: a token of an issuer can be long.
@@ -69,7 +69,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// writeProblem answers with an error. A browser that is not signed in, or shows a wrong token, gets the status 401.
+// writeProblem answers with an error. A browser that is not signed in, or sends a wrong token, gets the status 401.
 func writeProblem(w http.ResponseWriter, err error) {
 	d := problem.New(err)
 	if unknown := (*unknownError)(nil); errors.As(err, &unknown) {
@@ -124,7 +124,7 @@ func writeJSON(w http.ResponseWriter, v any) {
 	json.NewEncoder(w).Encode(v) // an error means that the client has disconnected
 }
 
-// signIn begins a session with a token. Wrong tokens count against their address.
+// signIn begins a session with a token. Wrong tokens are counted for the client's address.
 func (h *Handler) signIn(w http.ResponseWriter, r *http.Request) error {
 	token, err := tokenOf(w, r)
 	if err != nil {
@@ -207,7 +207,7 @@ func newCookie(secure bool, value string) *http.Cookie {
 	return c
 }
 
-// signOut ends the session of a browser, and its work. For a browser that is not signed in, it succeeds too.
+// signOut ends the session of a browser, and its work. It also succeeds for a browser that is not signed in.
 func (h *Handler) signOut(w http.ResponseWriter, r *http.Request) error {
 	shown, err := takeCSRF(r)
 	if err != nil {
@@ -236,12 +236,11 @@ func (h *Handler) endAtIssuer(ended *session) string {
 	return h.opt.People.EndURL(h.sessions.grantOf(ended), "/signin")
 }
 
-// isHTTPS reports whether an origin uses TLS: for the page of a server behind a proxy, which the server need not trust
-// here.
+// isHTTPS reports whether an origin uses TLS. It also works for a page behind a proxy that the server does not trust.
 func isHTTPS(origin string) bool { return strings.HasPrefix(origin, "https://") }
 
-// endSessions ends the session whose value the page sends. The browser can have sent further cookies: a neighbour in
-// the domain can set one, and must not keep anyone signed in with it.
+// endSessions ends the session whose value the page sends. The browser can have sent further cookies: another host in
+// the domain can set one, which must not keep anyone signed in.
 func (h *Handler) endSessions(r *http.Request, shown string) (ended *session, err error) {
 	live := false
 	for _, c := range h.cookiesOf(r) {
@@ -264,7 +263,7 @@ func (h *Handler) endSessions(r *http.Request, shown string) (ended *session, er
 	return nil, nil
 }
 
-// record does something that is on record.
+// record runs do, and records it in the audit log.
 func (h *Handler) record(r *http.Request, verb string, who *caller.Principal, do func(context.Context) error) error {
 	from := caller.From(r.Context())
 	op := audit.Operation{

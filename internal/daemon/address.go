@@ -64,8 +64,8 @@ func (d *Daemon) stopListening() error {
 	return nil
 }
 
-// family returns the network to listen on: an IPv4 address means only IPv4, though Go would open 0.0.0.0 for IPv6 as
-// well.
+// family returns the network to listen on: only IPv4 for an IPv4 address, because for 0.0.0.0 Go would listen on IPv6
+// as well.
 func family(address string) string {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
@@ -75,15 +75,14 @@ func family(address string) string {
 	return "tcp"
 }
 
-// OnLoopback reports whether only this machine can reach an address to listen on. It is true for a text that is not an
-// address: listening returns the error for that.
+// OnLoopback reports whether only this machine can reach an address to listen on. It returns true for a text that is
+// not an address, because listening then returns the error.
 func OnLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err != nil || netaddr.IsLoopback(host)
 }
 
-// URL returns the URL at which the daemon answers, as this machine sees it: on loopback when it listens on all
-// addresses.
+// URL returns the URL of the daemon for clients on this machine: a loopback URL if the daemon listens on all addresses.
 func (d *Daemon) URL() string {
 	host, port, _ := net.SplitHostPort(d.listener.Addr().String())
 	scheme := "http"
@@ -109,7 +108,7 @@ func (d *Daemon) ConsoleURL() string {
 	return u.String()
 }
 
-// BaseURL returns how people reach the server: as configured, or from this machine.
+// BaseURL returns the URL at which people reach the server: the configured one, or else the one for this machine.
 func (d *Daemon) BaseURL() string {
 	if u, err := url.Parse(d.cfg.Conversations.BaseURL); err == nil && u.Host != "" {
 		return strings.TrimSuffix(d.cfg.Conversations.BaseURL, "/")
@@ -121,7 +120,7 @@ func (d *Daemon) BaseURL() string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// APIPage returns the path of the page about the REST API; empty without one.
+// APIPage returns the path of the page about the REST API; empty if the server has none.
 func (d *Daemon) APIPage() string {
 	if d.cfg.Conversations.Only {
 		return ""

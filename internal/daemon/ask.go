@@ -18,12 +18,12 @@ import (
 
 // Questions are the settings of the model that writes programs for POST /execute.
 type Questions struct {
-	Key        string // key of the model; empty answers only questions that bring their code
+	Key        string // key of the model; without one, only questions that contain code are answered
 	URL        string // URL of an endpoint that speaks the Messages API; default ask.AnthropicURL
 	Model      string // default ask.DefaultModel
 	Components string // a folder with agents and commands; "" for none
 	CacheAge   time.Duration
-	Repairs    int // for questions without their own
+	Repairs    int // most repairs of a program, for questions that set no number
 	Prices     ask.Prices
 }
 
@@ -36,7 +36,7 @@ func (q Questions) model() string {
 }
 
 // openQuestions makes the part that answers questions. It calls the engine through the redactor and not through policy,
-// because policy checks the question itself. Its calls appear on the timelines of the sandboxes.
+// because policy checks the question itself. Its calls in sandboxes appear on their timelines.
 func (d *Daemon) openQuestions(context.Context) (err error) {
 	c := d.cfg.Questions
 	opt := ask.Options{
@@ -59,7 +59,7 @@ func (d *Daemon) openQuestions(context.Context) (err error) {
 	return nil
 }
 
-// recordAnswer counts an answer of the model, and puts it on record.
+// recordAnswer counts an answer of the model, and writes it to the audit log.
 func (d *Daemon) recordAnswer(ctx context.Context, s ask.Spent) {
 	d.answers.Answered(time.Since(s.Began), s.Usage, s.Err)
 	from := caller.From(ctx)
@@ -84,8 +84,8 @@ func (d *Daemon) newAnswers() *metrics.Answers {
 	return d.answers
 }
 
-// described answers a program that asks for a description of this server. A browser, which accepts HTML, gets the
-// console there.
+// described serves the description of this server to programs that ask for JSON. A browser, which accepts HTML, gets
+// the console at the same path.
 func (d *Daemon) described(next http.Handler) http.Handler {
 	if d.cfg.Conversations.Only {
 		return next
@@ -106,7 +106,7 @@ func (d *Daemon) described(next http.Handler) http.Handler {
 	})
 }
 
-// prefersJSON reports whether a client asks for JSON by name, and not for HTML.
+// prefersJSON reports whether a client asks explicitly for JSON, and not for HTML.
 func prefersJSON(accept string) bool {
 	types := strings.Split(strings.ToLower(accept), ",")
 	names := func(want string) bool {

@@ -14,7 +14,7 @@ import (
 	"hutch/internal/hutchtest/messages"
 )
 
-// httpAnswer is an answer with its body.
+// httpAnswer is an HTTP response whose body has been read.
 type httpAnswer struct {
 	status int
 	header http.Header
@@ -42,7 +42,8 @@ func request(t *testing.T, method, url, body string, header ...string) httpAnswe
 	return httpAnswer{resp.StatusCode, resp.Header, string(b)}
 }
 
-// TestQuestions: POST /execute needs a token with the scope exec, and is counted and on record; the key is nowhere.
+// TestQuestions: POST /execute needs a token with the scope exec, and is counted and recorded. The model's key appears
+// nowhere.
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	model := messages.Start(t, func(messages.Request) messages.Answer {
@@ -127,7 +128,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestQuestionsFromPages: a page can ask if its origin is allowed; none is by default.
+// TestQuestionsFromPages: a page can ask if its origin is allowed; by default no origin is.
 func TestQuestionsFromPages(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, fake.New(t.TempDir()))

@@ -27,17 +27,17 @@ func SharedStore(dir string) (member datadir.Membership, url string, shares bool
 	return member, id.Store, true, nil
 }
 
-// OpenBackup connects to the database of an installation, for a backup. Servers can use it meanwhile.
+// OpenBackup connects to the database of an installation, for a backup. Servers can use the database meanwhile.
 func OpenBackup(ctx context.Context, url, installation string, key *secret.Key) (*store.Backup, error) {
 	return store.OpenBackup(ctx, store.Options{URL: url, Installation: installation, Key: key.Derive(storePurpose)}, fleet.BackupPart())
 }
 
-// BeginRestore begins to restore the backup that id names into an empty database.
+// BeginRestore begins to restore the backup with an id into an empty database.
 func BeginRestore(ctx context.Context, url, id string, key *secret.Key) (*store.Restore, error) {
 	return store.BeginRestore(ctx, store.Options{URL: url, Key: key.Derive(storePurpose)}, id, fleet.BackupPart())
 }
 
-// ChangeStore puts another URL of the database into a server's folder, if the URL is in the folder.
+// ChangeStore replaces the URL of the database in a server's folder, if the folder contains it.
 func ChangeStore(dir, url string) error {
 	path := datadir.NodeIdentity(dir)
 	if !exists(path) {

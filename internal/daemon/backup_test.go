@@ -11,7 +11,8 @@ import (
 	"hutch/internal/hutchtest/pgtest"
 )
 
-// A node whose data folder is not restored starts with an empty one: its sandboxes are lost, and say so.
+// If a node's data folder is lost, the node starts with an empty one. Its sandboxes are listed as failed, with the
+// reason.
 func TestNodeWithoutItsFolder(t *testing.T) {
 	t.Parallel()
 	server := installation(t, pgtest.New(t))
@@ -41,7 +42,8 @@ func TestNodeWithoutItsFolder(t *testing.T) {
 	}
 }
 
-// The URL of the database in a node's identity is changed, and nothing else. The key of a node that joined is in its identity.
+// ChangeStore changes the URL of the database in a node's identity, and nothing else. ExistingKey finds the key of a
+// node that joined in its identity.
 func TestStoreOfANode(t *testing.T) {
 	dir := t.TempDir()
 	if err := ChangeStore(dir, "postgres://new/x"); err != nil {

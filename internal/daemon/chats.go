@@ -15,7 +15,7 @@ import (
 
 // Chats are the APIs with which chat front ends run code.
 type Chats struct {
-	// Image is the image or template of their sandboxes; default the server's.
+	// Image is the image or template of the sandboxes of chats; default the server's.
 	Image string
 	// RAGFlow is another address and port, on loopback or a private network, where RAGFlow's executor answers without a
 	// token. Its requests use RAGFlowToken. "" for no such address.

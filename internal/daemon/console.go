@@ -63,8 +63,8 @@ func (d *Daemon) openSignIn() (*openid.Client, error) {
 	return openid.New(opt)
 }
 
-// person turns the issuer's answer about a person into a principal. Where the answer lacks the granted scopes, they are
-// read from the access token, if that is for this server.
+// person turns the issuer's answer about a person into a principal. If the answer lacks the granted scopes, they are
+// read from the access token, provided that this is a token for this server.
 func (d *Daemon) person(ctx context.Context, g *openid.Grant) *caller.Principal {
 	who := d.tokens.Person(g.Subject, g.Username, g.Scope, g.Expires)
 	if g.Scope == "" {
@@ -75,7 +75,7 @@ func (d *Daemon) person(ctx context.Context, g *openid.Grant) *caller.Principal 
 	return who
 }
 
-// openLinks reads the links by which terminals are watched.
+// openLinks loads the links for watching terminals.
 func (d *Daemon) openLinks(ctx context.Context) (err error) {
 	d.links, err = watchlink.Open(ctx, watchlink.Options{
 		Processes: d.policy, Holder: d.tokens.Holder, Collection: d.store.Collection("watch-links"), Observer: d.observers, Log: d.log,
@@ -96,8 +96,8 @@ func (d *Daemon) isProxiedTLS(r *http.Request) bool {
 	return r.Header.Get("X-Forwarded-Proto") == "https" && d.cfg.Proxies.Has(from.Addr())
 }
 
-// consoleRoutes are the patterns of the routes that a browser calls with its session. The others are for programs of
-// other products, which know only tokens.
+// consoleRoutes are the patterns of the routes that a browser can call with its session. The other routes are for
+// programs of other products, which only use tokens.
 var consoleRoutes = []string{"/v1/", "/v1", coding.Prefix, coding.Prefix + "/", execute.Path, "GET /conversations", "DELETE /conversations/{conversation}"}
 
 // isLost returns the function that reports whether a browser opens a path that the server does not have.

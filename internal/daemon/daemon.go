@@ -1,13 +1,12 @@
-// Package daemon is the server as a value: Open starts its parts one after
-// another, Serve answers requests, Close ends the parts in the opposite order. Sandboxes
-// outlive it, and the next daemon with the same data folder finds them.
+// Package daemon provides the server as a Go value: Open starts its parts one after another, Serve answers requests,
+// Close ends the parts in the opposite order. Sandboxes outlive a daemon, and the next daemon with the same data folder
+// finds them.
 //
 // The parts and their order are the list in Daemon.open. A step that begins
 // something pushes its end onto the undo stack, so a failed Open leaves nothing
 // behind.
 //
-// A process can have several daemons, each with its own data folder and address:
-// a daemon has no state outside of these two and of its value.
+// A process can have several daemons, each with its own data folder and address: a daemon has no state anywhere else.
 package daemon
 
 import (
@@ -54,17 +53,17 @@ import (
 type Daemon struct {
 	cfg Config
 	log *slog.Logger
-	dir string // the server's own folder of the data folder
+	dir string // the server's own folder in the data folder
 
 	token      string // the local token
-	freshToken bool   // it was made just now
+	freshToken bool   // this start made the local token
 
 	store          *store.Store
 	vault          *secret.Vault
 	authority      *authority.Authority
 	broker         *broker.Broker
 	watched        chan struct{} // closed when the observers are ready
-	people         *auth.Issuer  // nil for none
+	people         *auth.Issuer  // issuer that identifies people; nil for none
 	tokens         *auth.Registry
 	requests       *quota.Meter
 	operations     *quota.Meter
@@ -75,7 +74,7 @@ type Daemon struct {
 	redacted       *secret.RedactedService     // around the engine
 	identity       *fleet.Identity             // identity as a node; nil for none
 	fleet          *fleet.Fleet                // nil for none
-	joined         atomic.Pointer[fleet.Fleet] // fleet, for background work that starts before it
+	joined         atomic.Pointer[fleet.Fleet] // same as fleet, for background work that starts before fleet is set
 	backups        *backup.Backups
 	volumes        *volume.Store
 	questions      *ask.Engine
@@ -100,7 +99,7 @@ type Daemon struct {
 	sshKeys        *sshkeys.Registry
 	sshHost        ssh.Signer   // the server's key
 	ssh            *listen.Gate // nil for none
-	untrustedProxy sync.Once    // a proxy that is not trusted was named in the log
+	untrustedProxy sync.Once    // for the log line about an untrusted proxy
 
 	life context.Context // done when the daemon has to end
 	end  context.CancelCauseFunc
@@ -109,7 +108,7 @@ type Daemon struct {
 	storeReady, runtimeReady check
 }
 
-// Open starts a daemon: afterwards it listens, and Serve answers. When ctx ends before, so does Open.
+// Open starts a daemon: afterwards it listens, and Serve answers. If ctx ends before that, Open returns an error.
 func Open(ctx context.Context, cfg Config) (*Daemon, error) {
 	d := &Daemon{cfg: cfg.withDefaults()}
 	d.vault = secret.Given(cfg.Secrets.Given)
@@ -181,7 +180,7 @@ func (d *Daemon) Close() error {
 	return errors.Join(errs...)
 }
 
-// onClose puts do on the undo stack. do ends what a step has begun.
+// onClose puts do on the undo stack. do ends what a step of Open has begun.
 func (d *Daemon) onClose(do func() error) { d.undo = append(d.undo, do) }
 
 // runs runs background work until Close.
@@ -192,7 +191,7 @@ func (d *Daemon) runs(do func(context.Context)) {
 	d.onClose(func() error { cancel(); wg.Wait(); return nil })
 }
 
-// Token returns the local token, and whether this daemon has made it.
+// Token returns the local token, and whether this start made it.
 func (d *Daemon) Token() (token string, fresh bool) { return d.token, d.freshToken }
 
 // Log returns the daemon's log.

@@ -19,8 +19,7 @@ import (
 	"hutch/internal/image"
 )
 
-// config is that of a daemon of its own, on a free port, with a driver that
-// needs no root.
+// config returns the configuration of a new daemon on a free port, with a data folder of its own.
 func config(t *testing.T, d driver.Driver) Config {
 	data, err := datadir.Open(t.TempDir())
 	if err != nil {
@@ -62,7 +61,7 @@ func start(t *testing.T, cfg Config) (d *Daemon, svc *client.Client, end func())
 	return d, client.New(d.URL(), token), end
 }
 
-// output runs a command in the sandbox "same", which it makes.
+// output runs a command in the sandbox "same", which it creates if needed.
 func output(t *testing.T, svc hutch.Service, command string) string {
 	t.Helper()
 	if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: "same"}); err != nil {
@@ -103,8 +102,8 @@ func TestTwoDaemons(t *testing.T) {
 	}
 }
 
-// The next daemon of a data folder finds the sandboxes and their processes. While one
-// runs, no other opens the folder.
+// The next daemon of a data folder finds the sandboxes and their processes. While one daemon runs, no other daemon can
+// open the folder.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, fake.New(t.TempDir()))
@@ -127,8 +126,8 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// An Open that fails late, or whose caller leaves, ends what it began: the next one
-// has the folder and the port.
+// An Open that fails late, or whose caller leaves, ends everything that it began, so the next Open can use the folder
+// and the port.
 func TestFailedOpenLeavesNothing(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -157,8 +156,8 @@ func TestFailedOpenLeavesNothing(t *testing.T) {
 	output(t, svc, "true")
 }
 
-// A browser that opens a path that the server does not have gets a page that leads to the console. Programs, paths of the
-// API and requests with a token get the errors that they know.
+// A browser that opens an unknown path gets a page that leads to the console. For programs, for paths of the API and
+// for requests with a token, the answer is the usual error.
 func TestUnknownPaths(t *testing.T) {
 	t.Parallel()
 	d, _, _ := start(t, config(t, &fake.Driver{}))

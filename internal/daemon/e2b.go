@@ -23,7 +23,7 @@ func (d *Daemon) openE2B(ctx context.Context) error {
 		return nil
 	}
 	var secret string
-	err := d.share(ctx, d.cfg.Data.Path(e2bSecret), func(string) (err error) { // all nodes of a fleet open the same sandboxes
+	err := d.share(ctx, d.cfg.Data.Path(e2bSecret), func(string) (err error) { // shared, because all nodes of a fleet serve the same sandboxes
 		secret, _, err = d.cfg.Data.Secret(e2bSecret, auth.NewSecret)
 		return err
 	})
@@ -50,7 +50,7 @@ func (d *Daemon) openE2B(ctx context.Context) error {
 	return nil
 }
 
-// e2bServices returns the services that this server answers at certain ports of E2B's sandboxes.
+// e2bServices returns the services of E2B that this server itself implements, at fixed ports of E2B's sandboxes.
 func (d *Daemon) e2bServices() seam.Handlers {
 	inside := envd.New(envd.Options{Log: d.log})
 	code := interpreter.New(interpreter.Options{Log: d.log, Timeout: d.cfg.Sandboxes.MaxTimeout})
@@ -58,10 +58,10 @@ func (d *Daemon) e2bServices() seam.Handlers {
 	return seam.Handlers{Envd: inside, Interpreter: code}
 }
 
-// ports shows the servers of E2B's sandboxes as previews.
+// ports shows the servers inside E2B's sandboxes as previews.
 type ports struct{ *preview.Handler }
 
-// e2bSandboxes finds a port by E2B's rule, and dials it as previews do.
+// e2bSandboxes finds the port for a host name by E2B's rule, and dials it as previews do.
 type e2bSandboxes struct {
 	preview.Sandboxes
 	labels *e2b.Server

@@ -14,7 +14,7 @@ import (
 	"hutch/internal/driver/fake"
 )
 
-// Clients that read nothing of an endless answer do not hold up the end of the server.
+// Clients that do not read an endless answer do not delay the end of the server.
 func TestEndDespiteClientsThatDoNotRead(t *testing.T) {
 	t.Parallel()
 	d, svc, end := start(t, config(t, fake.New(t.TempDir())))

@@ -14,8 +14,8 @@ import (
 	"hutch/internal/host"
 )
 
-// examiner examines the machine and the audit log. Both take a while, so only one examination of each runs at a time,
-// and its result is reused briefly.
+// examiner examines the machine and the audit log. Both take a while, so at most one examination of each runs at a
+// time, and its result is reused for a short time (fresh).
 type examiner struct {
 	d        *Daemon
 	checking sync.Mutex

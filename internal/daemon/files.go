@@ -18,7 +18,7 @@ import (
 // sweepBackups is how often expired backups are removed.
 const sweepBackups = time.Hour
 
-// openBackups opens where backups are kept: a folder, or a bucket.
+// openBackups opens the folder or bucket where backups are kept.
 func (d *Daemon) openBackups(context.Context) error {
 	var to objects.Store
 	var err error
@@ -61,8 +61,7 @@ func (d *Daemon) openConversations(ctx context.Context) (err error) {
 	return nil
 }
 
-// followDocker keeps the store of images supplied with the runners of the Docker
-// engine.
+// followDocker keeps adding the runners of the Docker engine to the store of images.
 func (d *Daemon) followDocker() error {
 	engine, err := docker.Open(d.images, d.log)
 	if err != nil {

@@ -113,7 +113,7 @@ func (d *Daemon) checkCheckpoints() error {
 	return nil
 }
 
-// checkTaints refuses taints of a server that no other node could replace.
+// checkTaints refuses taints on a single server, because no other node could take the sandboxes that it rejects.
 func (c Fleet) checkTaints() error {
 	if len(c.Taints) > 0 && c.Listen == "" {
 		return hutch.Errorf(hutch.Invalid, "--node-taint keeps sandboxes on other nodes of a fleet, and this server has none: give --fleet-listen too, or leave it out")
@@ -129,7 +129,7 @@ func (d *Daemon) nodeRoom() hutch.NodeRoom {
 	}
 }
 
-// nodes returns the nodes of the fleet, or this server as the only one, under the name that its store knows it by.
+// nodes returns the nodes of the fleet. For a single server it returns that server, under its name in the store.
 func (d *Daemon) nodes() (hutch.Nodes, error) {
 	if d.fleet != nil {
 		return d.fleet.Administration(), nil
@@ -141,7 +141,7 @@ func (d *Daemon) nodes() (hutch.Nodes, error) {
 	}, d.engine), err
 }
 
-// travelPurpose names the key of the images of sandboxes in the fleet's bucket.
+// travelPurpose names the purpose of the key that encrypts images of sandboxes in the fleet's bucket.
 const travelPurpose = "hutch fleet bucket"
 
 // travel opens the bucket for sleeping sandboxes; nil for none.
@@ -166,7 +166,7 @@ func (d *Daemon) travel() (*fleet.Travel, error) {
 	return t, os.MkdirAll(c.Bucket, 0o700)
 }
 
-// waking asks the fleet before a sandbox wakes: this node can lack room for it, and another one can have taken it over.
+// waking asks the fleet before a sandbox wakes: this node may be full, or another node may have taken the sandbox over.
 func (d *Daemon) waking(ctx context.Context, owner, id string) (done func(), err error) {
 	if d.cfg.Fleet.Listen == "" {
 		return func() {}, nil
@@ -190,7 +190,7 @@ func (d *Daemon) closeFleet() (err error) {
 	return err
 }
 
-// foundFleet begins a fleet with this server as its first node, under the name that the store knows it by.
+// foundFleet founds a fleet with this server as the first node. The node has the server's name in the store.
 func (d *Daemon) foundFleet(ctx context.Context, directory *fleet.Directory) error {
 	node, key, err := d.nodeAndKey()
 	if err != nil {
@@ -203,7 +203,7 @@ func (d *Daemon) foundFleet(ctx context.Context, directory *fleet.Directory) err
 	return d.identity.Write(datadir.NodeIdentity(d.dir))
 }
 
-// nodeAndKey returns the name of this server in the store, "" for none, and the key of the secrets.
+// nodeAndKey returns the name of this server in the store ("" for none) and the key of the secrets.
 func (d *Daemon) nodeAndKey() (node, key string, err error) {
 	member, _, err := datadir.ReadMembership(d.dir)
 	if err != nil {
@@ -216,7 +216,7 @@ func (d *Daemon) nodeAndKey() (node, key string, err error) {
 	return member.Node, secret.Reveal(secrets), nil
 }
 
-// scope is the set of sandboxes that verbs reach: the sandboxes of this server, or of all nodes.
+// scope has the services that verbs use: those of this server only, or those of all nodes.
 type scope struct {
 	service   hutch.Service
 	ports     preview.Sandboxes
@@ -225,7 +225,7 @@ type scope struct {
 	accounts  hutch.Accounts
 	timelines hutch.Timelines
 	histories hutch.Histories
-	record    wrap.Hook // records calls on timelines, where the node of the sandbox does not do it
+	record    wrap.Hook // records calls on timelines; nil if the node of the sandbox does that
 }
 
 func (d *Daemon) everywhere() scope {

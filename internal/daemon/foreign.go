@@ -13,16 +13,16 @@ import (
 	"hutch/internal/guard"
 )
 
-// foreignAPI is the API of another product, translated to calls of policy. Its clients send our tokens in the places that
-// they know: see package credential.
+// foreignAPI is the API of another product, translated to calls of policy. Its clients send Hutch's tokens in the
+// places that this API has for its own: see package credential.
 type foreignAPI struct {
 	paths   []string // patterns of http.ServeMux
 	handler http.Handler
-	// refuse answers for the guard, in the format that the API's clients turn into their own errors; nil means ours.
+	// refuse writes the guard's refusals in the error format of this API; nil means Hutch's own format.
 	refuse guard.Refusal
 	// uploads reports requests whose body can have any size; nil means none.
 	uploads func(*http.Request) bool
-	// close ends the open calls; nil means that they end with their requests.
+	// close ends the open calls; nil if they end with their requests.
 	close func()
 }
 
@@ -47,8 +47,8 @@ func (d *Daemon) foreignAPIs() []foreignAPI {
 	}...)
 }
 
-// foreignRoutes adds the routes of foreign APIs to mux, and returns the format of errors for the client of a request;
-// nil for ours.
+// foreignRoutes adds the routes of foreign APIs to mux, and returns a function that finds the error format for a
+// request; a nil format is Hutch's own.
 func foreignRoutes(mux *http.ServeMux, list []foreignAPI) func(*http.Request) guard.Refusal {
 	shapes := map[string]guard.Refusal{}
 	for _, f := range list {

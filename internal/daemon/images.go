@@ -57,7 +57,8 @@ func (d *Daemon) openImages(context.Context) error {
 	return nil
 }
 
-// builders are the sandboxes of builds: those of the engine, which starts after the images are open.
+// builders runs the sandboxes of builds on the engine. It looks up the engine at each call, because the engine starts
+// after the images are opened.
 type builders struct{ d *Daemon }
 
 func (b builders) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
@@ -97,7 +98,7 @@ func (b builders) ListWritten(ctx context.Context, id string, w io.Writer) error
 	return b.d.engine.ListWritten(ctx, id, w)
 }
 
-// sweepBuilds destroys remaining sandboxes of builds of an earlier server.
+// sweepBuilds destroys the sandboxes that builds of an earlier server left behind.
 func (d *Daemon) sweepBuilds(ctx context.Context) error {
 	if err := d.builder.Sweep(ctx); err != nil {
 		d.log.Warn("sandboxes of broken builds stay until their time is over", "err", err)
@@ -108,7 +109,8 @@ func (d *Daemon) sweepBuilds(ctx context.Context) error {
 const (
 	// sweepImages is how often unused images are removed.
 	sweepImages = time.Hour
-	// rootAge is how long the root file system of an unused image is kept. It can be made again from the layers.
+	// rootAge is how long the root file system of an unused image is kept. The root file system can be made again from
+	// the layers.
 	rootAge = 7 * 24 * time.Hour
 )
 
@@ -133,7 +135,7 @@ func (d *Daemon) keepImagesSwept(context.Context) error {
 	return nil
 }
 
-// registryLogin returns an owner's login for a registry: a secret with that name.
+// registryLogin returns an owner's login for a registry, from the secret that is named after the registry.
 func (d *Daemon) registryLogin(owner, registry string) (hutch.RegistryLogin, bool) {
 	text, err := d.vault.Value(owner, hutch.RegistrySecret(registry))
 	if err != nil {
@@ -143,7 +145,7 @@ func (d *Daemon) registryLogin(owner, registry string) (hutch.RegistryLogin, boo
 	return hutch.RegistryLogin{Username: name, Password: password}, ok
 }
 
-// imagesBegan lists the images that sandboxes and snapshots of all owners began with.
+// imagesBegan lists the images from which the sandboxes and snapshots of all owners were made.
 func (d *Daemon) imagesBegan(ctx context.Context) (names []string, err error) {
 	ctx = caller.WithoutOwner(ctx)
 	sandboxes, err := d.engine.Sandboxes(ctx, hutch.Filter{Brief: true})

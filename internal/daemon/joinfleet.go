@@ -31,10 +31,11 @@ func (d *Daemon) joinFleet(ctx context.Context) error {
 	if err := d.enterFleet(ctx, directory); hutch.KindOf(err) != hutch.NotFound {
 		return err
 	}
-	return nil // openFleet founds it
+	return nil // there is no fleet yet; openFleet founds it
 }
 
-// foundOrJoin founds the fleet. Of servers that start at once, one founds it; the others join, if they may.
+// foundOrJoin founds the fleet. If several servers start at once, one founds the fleet, and the others join if they are
+// allowed to.
 func (d *Daemon) foundOrJoin(ctx context.Context, directory *fleet.Directory) error {
 	err := d.foundFleet(ctx, directory)
 	if d.cfg.Fleet.Join && hutch.KindOf(err) == hutch.Conflict {

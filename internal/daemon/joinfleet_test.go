@@ -19,8 +19,8 @@ func joining(server func() Config, node string) Config {
 	return cfg
 }
 
-// Servers with one database and one key found a fleet and join it by themselves, also when all begin at once; and are the same nodes
-// when they begin again.
+// Servers with one database and one key found a fleet and join it by themselves, even if all start at once. After a
+// restart they are the same nodes as before.
 func TestServersJoinByThemselves(t *testing.T) {
 	t.Parallel()
 	server := installation(t, pgtest.New(t))
@@ -78,8 +78,8 @@ func epochOf(d *Daemon) int64 {
 	return 0
 }
 
-// A server whose data folder is lost is refused, unless it is to replace itself; then the sandboxes of the lost one are gone, and
-// their ids are free.
+// A server whose data folder is lost is refused, unless it is configured to replace its lost self. Then the sandboxes
+// of the lost server are gone, and their ids are free.
 func TestALostDataFolder(t *testing.T) {
 	t.Parallel()
 	server := installation(t, pgtest.New(t))
@@ -92,7 +92,7 @@ func TestALostDataFolder(t *testing.T) {
 	}
 	end()
 
-	lost := joining(server, "pod-0") // with another folder
+	lost := joining(server, "pod-0") // same name, but an empty data folder
 	if d, err := Open(t.Context(), lost); hutch.KindOf(err) != hutch.Conflict || !strings.Contains(fmt.Sprint(err), "--fleet-replace") {
 		t.Fatalf("a node without its data folder: %v %v", d, err)
 	}

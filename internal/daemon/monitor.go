@@ -21,7 +21,7 @@ import (
 	"hutch/internal/trace"
 )
 
-// newLog writes in the configured form, with secrets redacted.
+// newLog returns a log in the configured format, with secrets redacted.
 func (d *Daemon) newLog() *slog.Logger {
 	to := secret.Writer(d.cfg.Log.To, d.redactor)
 	opt := &slog.HandlerOptions{Level: d.cfg.Log.Level}
@@ -66,7 +66,7 @@ func (d *Daemon) openTimelines(context.Context) (err error) {
 	return err
 }
 
-// openHistory continues what is known about the past use of sandboxes. A server of conversations has no API that shows it.
+// openHistory opens the usage history of sandboxes. A server with only conversations has no API to show it.
 func (d *Daemon) openHistory(context.Context) error {
 	if d.cfg.Conversations.Only {
 		return nil
@@ -117,7 +117,7 @@ func (d *Daemon) reportFleet(ctx context.Context) (m metrics.Fleet, ok bool, err
 	return m, true, err
 }
 
-// closeTraces sends the last traces. It is not our failure if the receiver does not accept them.
+// closeTraces sends the last traces. If the receiver does not accept them, that is not an error of the daemon.
 func (d *Daemon) closeTraces(t *trace.Tracer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

@@ -17,15 +17,15 @@ import (
 type Moved struct {
 	store.Moved
 	Database string `json:"database"` // without user and password
-	Key      string `json:"key"`      // where the key is that encrypts documents
+	Key      string `json:"key"`      // where the key for the documents is
 }
 
 // moveTime is how long a move can take.
 const moveTime = 30 * time.Minute
 
 // MoveStore moves the state in the folder of a stopped server to a PostgreSQL database. If it is interrupted before the
-// folder names the database's installation, the database has either everything or nothing, and the move can be repeated.
-// After that only the old file remains to be renamed.
+// folder names the database's installation, the database has either everything or nothing, and the move can be
+// repeated. After that point, only the old file still has to be renamed.
 func MoveStore(ctx context.Context, dir, to string, opt Secrets) (m Moved, err error) {
 	lock, free, err := datadir.LockPatiently(dir)
 	if err != nil {
@@ -74,7 +74,7 @@ func move(ctx context.Context, from *store.Store, more store.Documents, dir, to 
 	if err != nil {
 		return n, err
 	}
-	// The name is the same each time that the move is repeated.
+	// The folder keeps the name, so a repeated move uses the same one.
 	node, _, err := datadir.Folder(dir).Secret("store.node", func() string { return hutch.NewID("node") })
 	if err != nil {
 		return n, err

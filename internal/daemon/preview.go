@@ -16,7 +16,7 @@ import (
 	"hutch/internal/preview"
 )
 
-// previewURL returns the URL at which a label is shown.
+// previewURL returns the URL of the preview with a label.
 func (d *Daemon) previewURL(label string) string {
 	at := d.cfg.Preview
 	if at.Scheme == "" {
@@ -29,7 +29,7 @@ func (d *Daemon) previewURL(label string) string {
 	return at.Scheme + "://" + label + "." + at.Host
 }
 
-// previews puts the previews in front of the rest of the server.
+// previews returns a handler that serves previews, and passes all other requests to next.
 func (d *Daemon) previews(next http.Handler) *preview.Handler {
 	return preview.New(next, d.previewOptions())
 }
@@ -71,7 +71,8 @@ func (d *Daemon) clientOf(r *http.Request) (netip.Addr, bool) {
 	return from.Addr().Unmap(), false
 }
 
-// maySee returns the visitor with a token, if it can see the sandbox of a preview: its owner's token, or one with a grant.
+// maySee returns the visitor for a token, if the token can see the sandbox of a preview: it must belong to the
+// sandbox's owner, or have a grant.
 func (d *Daemon) maySee(ctx context.Context, token string, p hutch.Preview) (v preview.Visitor, ok bool) {
 	who, err := d.tokens.Check(ctx, token)
 	if err != nil {
@@ -91,8 +92,8 @@ func (d *Daemon) maySee(ctx context.Context, token string, p hutch.Preview) (v p
 	return preview.Visitor{Hold: holdBoth(who, life), Expires: who.Expires}, true
 }
 
-// sees reports whether the sandbox of a preview is a caller's own or shared with it. life ends with the grant; nil for the
-// caller's own.
+// sees reports whether the sandbox of a preview belongs to the caller or is shared with it. life ends with the grant,
+// and is nil for the caller's own sandbox.
 func (d *Daemon) sees(who *caller.Principal, p hutch.Preview) (life context.Context, ok bool) {
 	if who.Owner == p.Owner {
 		return nil, true
@@ -109,17 +110,19 @@ func holdBoth(who *caller.Principal, life context.Context) func(context.Context)
 	}
 }
 
-// visitorName begins the name of a visitor; the owner of the token follows, which is empty for the server's own token.
+// visitorName is the prefix of a visitor's name. The rest of the name is the owner of the token, empty for the server's
+// own token.
 const visitorName = "t"
 
-// visitor returns the holder of a token that sees its own sandboxes or, unless life is nil, one that is shared with it.
+// visitor returns the visitor for a token that sees a sandbox of its own, or one that is shared with it if life is not
+// nil.
 func (d *Daemon) visitor(who *caller.Principal, life context.Context) preview.Visitor {
 	return preview.Visitor{Hold: holdBoth(who, life), Name: visitorName + who.Owner, Proof: d.tokens.Sum(who.Owner), Expires: who.Expires}
 }
 
-// linkHolder returns the token whose end also ends the links to an owner's ports. For the server itself, on a shared
-// database, there is none: each server can have a different token, and all servers must accept the link. Such a link
-// ends only at its time.
+// linkHolder returns the token whose end also ends the links to an owner's ports. For the server itself on a shared
+// database, there is no such token, because each server can have a different token, and all servers must accept the
+// link. Such a link ends only when it expires.
 func (d *Daemon) linkHolder(owner string) (name string, proof []byte) {
 	who := d.tokens.Holder(owner)
 	if who == nil || owner == "" && d.store.Shared() {
@@ -129,8 +132,8 @@ func (d *Daemon) linkHolder(owner string) (name string, proof []byte) {
 	return v.Name, v.Proof
 }
 
-// stillSees returns the visitor of a name, if its token can still see the sandbox of a preview. Visitors ask for every part
-// of a page, so this is not a call of a verb: it is neither counted nor recorded.
+// stillSees returns the visitor with a name, if its token can still see the sandbox of a preview. Visitors ask for
+// every part of a page, so this is not a call of a verb: it is neither counted nor recorded.
 func (d *Daemon) stillSees(name string, p hutch.Preview) (v preview.Visitor, ok bool) {
 	owner, ok := strings.CutPrefix(name, visitorName)
 	who := d.tokens.Holder(owner)

@@ -18,8 +18,8 @@ import (
 	"hutch/internal/driver/fake"
 )
 
-// TestPreviewsEndWithTheToken: what a visitor has opened with a token ends when the token is revoked: a WebSocket, and the
-// cookie of a login, and the links that the token has signed.
+// TestPreviewsEndWithTheToken: when a token is revoked, everything that a visitor has opened with it ends: WebSockets,
+// the cookie of the login, and the links that the token has signed.
 func TestPreviewsEndWithTheToken(t *testing.T) {
 	t.Parallel()
 	d, admin, _ := start(t, config(t, fake.New(t.TempDir())))

@@ -41,7 +41,7 @@ func (d *Daemon) listenRAGFlow(ctx context.Context) error {
 	return nil
 }
 
-// isNear reports whether an address is one of this machine or of a private network.
+// isNear reports whether an address is on this machine or in a private network.
 func isNear(a netip.Addr) bool {
 	a = a.Unmap()
 	return a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast()
@@ -65,9 +65,9 @@ func (d *Daemon) serveRAGFlow(guarded http.Handler, base context.Context) (end f
 	}
 }
 
-// withoutToken leads the requests of RAGFlow to its API with the configured token. No web page reaches it: browsers
-// send an origin with every POST, and no origin is accepted here, not even an origin that can call the server with a
-// token. The guard still checks the name of the host.
+// withoutToken passes requests of RAGFlow on with the configured token. Web pages cannot use it: browsers send an
+// origin with every POST, and no origin is accepted here, not even one that is allowed to call the server with a token.
+// The guard still checks the host name.
 func (d *Daemon) withoutToken(guarded http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)

@@ -9,13 +9,13 @@ import (
 	"hutch/internal/driver/fake"
 )
 
-// TestRAGFlowWithoutToken: at an address of its own RAGFlow needs no token. No other route is there, no page of another
-// site reaches it, and without a token file or on a public address it does not open.
+// TestRAGFlowWithoutToken: RAGFlow needs no token at its own address. That address has no other routes, web pages of
+// other sites cannot use it, and it does not open on a public address or without a token file.
 func TestRAGFlowWithoutToken(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, fake.New(t.TempDir()))
 	const app = "https://app.example.com"
-	cfg.Hosts, cfg.Origins = []string{"*"}, []string{app} // enough for a route with a token
+	cfg.Hosts, cfg.Origins = []string{"*"}, []string{app} // this would be enough for a route with a token
 	cfg.Token, cfg.Chats = "the-local-token", Chats{RAGFlow: "127.0.0.1:0", RAGFlowToken: "the-local-token"}
 	d, _, end := start(t, cfg)
 	ask := func(method, path, body, host, origin string) (int, string) {

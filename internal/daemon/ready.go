@@ -11,8 +11,8 @@ import (
 	"hutch/internal/host"
 )
 
-// ready answers whether the daemon can do its work. Anyone can ask, so the answer
-// only names what is wrong; the log has the rest.
+// ready answers whether the daemon can do its work. Anyone can ask, so the answer only names the parts that fail; the
+// log has the details.
 func (d *Daemon) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()

@@ -24,7 +24,7 @@ func (d *Daemon) openFolder(context.Context) (err error) {
 	}
 	name := datadir.Server
 	if d.cfg.Conversations.Only {
-		name = datadir.Conversation // in a folder of its own
+		name = datadir.Conversation // the conversations are in a folder of their own
 	}
 	if d.dir, err = d.cfg.Data.Make(name); err != nil {
 		return err
@@ -56,7 +56,8 @@ func (d *Daemon) openSecrets(ctx context.Context) (err error) {
 	return err
 }
 
-// redactor returns a redactor for the log, which has calls of all owners.
+// redactor returns a redactor for the log. It redacts the secrets of all owners, because the log has calls of all of
+// them.
 func (d *Daemon) redactor() *secret.Redactor { return d.vault.All() }
 
 func (d *Daemon) openTokens(ctx context.Context) (err error) {
@@ -71,8 +72,7 @@ func (d *Daemon) openTokens(ctx context.Context) (err error) {
 	return err
 }
 
-// isPersonal reports whether the local token is one person's, on their own
-// machine: it then has no limits.
+// isPersonal reports whether the local token belongs to one person on their own machine. The token then has no limits.
 func (d *Daemon) isPersonal() bool { return d.cfg.Token == "" && OnLoopback(d.cfg.Listen) }
 
 func (d *Daemon) openMeters(ctx context.Context) (err error) {
@@ -88,8 +88,8 @@ func (d *Daemon) openMeters(ctx context.Context) (err error) {
 	return err
 }
 
-// mayListen refuses to be open to a network with a token that no person chose: setting
-// or creating a token is the choice.
+// mayListen refuses to listen on a network while nobody has set or created a token: opening the server to others must
+// be a choice.
 func (d *Daemon) mayListen(ctx context.Context) error {
 	if d.cfg.Token != "" || OnLoopback(d.cfg.Listen) {
 		return nil

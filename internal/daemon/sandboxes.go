@@ -54,7 +54,7 @@ func (d *Daemon) startEngine(ctx context.Context) error {
 	if err := d.engine.Start(ctx); err != nil {
 		return err
 	}
-	if err := datadir.EndRestored(d.dir); err != nil { // no record has a handle of the original by now
+	if err := datadir.EndRestored(d.dir); err != nil { // by now no record has a handle of the original server
 		return err
 	}
 	d.redacted = secret.Redact(d.engine, d.vault.Redactor)
@@ -62,16 +62,17 @@ func (d *Daemon) startEngine(ctx context.Context) error {
 	return nil
 }
 
-// memory looks at the machine's memory for the engine.
+// memory returns the engine's functions that measure the machine's memory.
 func memory() engine.Memory {
 	stall := &pressure.Stall{}
 	return engine.Memory{Exhausted: pressure.Exhausted, Kills: pressure.Kills, Stalls: stall.Stalls}
 }
 
-// lastTime bounds the time that the server needs for its sandboxes when it ends.
+// lastTime is how long a server that ends can take to destroy its sandboxes or put them to sleep.
 const lastTime = 2 * time.Minute
 
-// closeEngine destroys the sandboxes or puts them to sleep, if that is configured and the fleet has not done it.
+// closeEngine closes the engine. If so configured, it destroys the sandboxes or, unless the fleet has done it, puts
+// them to sleep.
 func (d *Daemon) closeEngine() (err error) {
 	if d.sleepsAtEnd() && d.fleet == nil {
 		err = d.sleepAll(d.engine.SleepAll)
@@ -95,8 +96,8 @@ func (d *Daemon) sleepAll(sleep func(context.Context) error) error {
 	return sleep(ctx)
 }
 
-// pool sets which sandboxes are kept ready. Without requests, that is two of the default kind, or none if the server
-// has only conversations. Copies of snapshots can take an eighth of the machine's memory.
+// pool returns the settings of the pool of ready sandboxes. Before there are requests, it keeps two of the default
+// kind, or none on a server with only conversations. Copies of snapshots can take an eighth of the machine's memory.
 func (d *Daemon) pool() engine.Pool {
 	p := engine.Pool{Max: d.cfg.Sandboxes.Pool, Min: 2, Room: pressure.Total() / 8, Short: pressure.Memory, Warm: d.cfg.Sandboxes.Warm}
 	if d.cfg.Conversations.Only {
@@ -105,8 +106,8 @@ func (d *Daemon) pool() engine.Pool {
 	return p
 }
 
-// openBroker opens the part that calls hosts in place of sandboxes, with the certificates of an authority that the
-// sandboxes trust.
+// openBroker opens the broker, which calls hosts on behalf of sandboxes. Its certificates are from an authority that
+// the sandboxes trust.
 func (d *Daemon) openBroker(ctx context.Context) (err error) {
 	for name, b := range d.cfg.Secrets.Brokered {
 		if err := d.vault.Broker(name, b); err != nil {
@@ -140,7 +141,7 @@ func (d *Daemon) completeExit(x engine.Exit, opt *egress.Options) {
 	}
 }
 
-// recordUse puts a use of brokered secrets on record.
+// recordUse records a use of brokered secrets.
 func (d *Daemon) recordUse(x engine.Exit, host string, u broker.Use) {
 	select {
 	case <-d.watched:
@@ -156,12 +157,12 @@ func (d *Daemon) recordUse(x engine.Exit, host string, u broker.Use) {
 	end(audit.Outcome{Err: u.Err})
 }
 
-// warmDelay is how long after its start the daemon compiles in advance: a starting daemon is busy, and one that ends
-// soon need not begin.
+// warmDelay is how long after its start the daemon begins to compile in advance: a starting daemon is busy, and a
+// daemon that ends soon need not compile at all.
 const warmDelay = 30 * time.Second
 
-// warmCompilers compiles in the background what the first programs would otherwise compile in each sandbox. Sandboxes
-// get the result after the image has been refreshed.
+// warmCompilers compiles Go's standard library in the background. Otherwise the first Go program in each sandbox would
+// compile it. Sandboxes get the result after the image has been refreshed.
 func (d *Daemon) warmCompilers(context.Context) error {
 	if d.cfg.Sandboxes.ColdCompilers {
 		return nil

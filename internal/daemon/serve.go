@@ -28,11 +28,11 @@ import (
 	"hutch/internal/rest"
 )
 
-// closeTime is how long requests, and then the engine, can take to end.
+// closeTime is how long requests can take to end, and after them the engine.
 const closeTime = 10 * time.Second
 
-// lastWords is how long a client has to read the end of its answer. A client that does not read would delay the end for
-// minutes.
+// lastWords is how long a client has to read the end of its answer. Without this limit, a client that does not read
+// would delay the end for minutes.
 const lastWords = 3 * time.Second
 
 // Serve answers requests until ctx is done. It is called once; Close follows.
@@ -65,7 +65,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	s.rest.Close()
 	endSSH()
 	d.closeForeign(s.foreign)
-	cut() // work for a client that still runs ends with the client's request
+	cut() // ends the remaining requests, and with them the work for their clients
 	endRAGFlow(last)
 	hs.Shutdown(last)
 	hs.Close()
@@ -73,7 +73,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	return nil
 }
 
-// httpServer returns the server of the main address, whose requests end with base.
+// httpServer returns the server of the main address. Its requests end when base does.
 func (d *Daemon) httpServer(h http.Handler, base context.Context) *http.Server {
 	return &http.Server{
 		Handler:           d.listener.Handler(h),
@@ -145,7 +145,7 @@ func (d *Daemon) surfaces() surfaces {
 	}
 }
 
-// handler returns the handler of all requests, and guarded, a handler for all requests except those for previews.
+// handler returns the handler of all requests. guarded is the handler of all requests except those for previews.
 // Requests pass the guard before they reach their surface; requests for previews do not pass the guard. end closes
 // everything that the handlers keep open.
 func (d *Daemon) handler(s surfaces, memory *membudget.Budget) (handler, guarded http.Handler, end func()) {
@@ -157,7 +157,7 @@ func (d *Daemon) handler(s surfaces, memory *membudget.Budget) (handler, guarded
 		agents := coding.NewHandler(d.policy)
 		mux.Handle(coding.Prefix, agents)
 		mux.Handle(coding.Prefix+"/", agents)
-		mux.Handle("/", s.rest) // answers that the path does not exist
+		mux.Handle("/", s.rest) // for unknown paths, it answers that they do not exist
 	}
 	d.talks.Routes(mux)
 	d.monitorRoutes(mux)
@@ -174,7 +174,7 @@ func (d *Daemon) handler(s surfaces, memory *membudget.Budget) (handler, guarded
 	}
 	if d.e2b != nil {
 		opt.Known, opt.Named = e2b.Known, d.e2b.Named
-		inside = d.e2b.Inside(inside) // outermost, because E2B's host names have no console
+		inside = d.e2b.Inside(inside) // outermost, because there is no console at E2B's host names
 	}
 	guarded = guard.New(inside, opt)
 	guarded = openterminal.Front(d.libreChatUsers(guarded), listen.Claim)
@@ -193,7 +193,7 @@ func (s surfaces) unbounded(r *http.Request) bool {
 		slices.ContainsFunc(s.foreign, func(f foreignAPI) bool { return f.uploads != nil && f.uploads(r) })
 }
 
-// issuerRoutes tell MCP clients which issuer identifies people: RFC 9728.
+// issuerRoutes adds the routes that tell MCP clients which issuer identifies people (RFC 9728).
 func (d *Daemon) issuerRoutes(mux *http.ServeMux) (metadata string) {
 	if d.people == nil {
 		return ""
@@ -204,7 +204,7 @@ func (d *Daemon) issuerRoutes(mux *http.ServeMux) (metadata string) {
 	return d.people.MetadataURL()
 }
 
-// isOpen reports whether anyone can make a request.
+// isOpen reports whether a request needs no token.
 func (d *Daemon) isOpen(r *http.Request) bool {
 	if e2b.Ours(r) { // the path can mean something else under other host names
 		return e2b.Open(r)
@@ -212,15 +212,15 @@ func (d *Daemon) isOpen(r *http.Request) bool {
 	return d.console != nil && d.console.IsOpen(r) || r.URL.Path == rest.WatchPath || conversation.Open(r) || bridge.Open(r) || dify.Open(r) || ragflow.Open(r) || librechat.Open(r) || openterminal.Open(r) || r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, auth.MetadataPath)
 }
 
-// forCallers returns how much memory the daemon has for data that its callers send and have not read yet: a 32nd of the
-// machine's, because some of it exists several times while it is converted. One owner has a quarter of it, and at least
-// what the largest calls need.
+// forCallers returns the memory budget for data that callers are sending or have not read yet. It is a 32nd of the
+// machine's memory, because some of the data exists several times while it is converted. One owner can use a quarter of
+// the budget, but at least as much as the largest calls need.
 func forCallers(memory int64) *membudget.Budget {
 	total := max(memory/32, 256<<20)
 	return membudget.New(int(total), int(max(total/4, 128<<20)))
 }
 
-// refuse answers a request over a limit in the form of its surface.
+// refuse answers a request over a limit in the error format of its API.
 func refuse(shape func(*http.Request) guard.Refusal) func(http.ResponseWriter, *http.Request, error) {
 	return func(w http.ResponseWriter, r *http.Request, err error) {
 		if r.URL.Path == "/mcp" {

@@ -23,7 +23,7 @@ import (
 	"hutch/internal/wrap"
 )
 
-// listenSSH reads the keys, and opens the address of SSH if one was given. Keys can be added without that address, too.
+// listenSSH reads the keys, and opens the address of SSH if one was given. Keys can be added even without that address.
 func (d *Daemon) listenSSH(ctx context.Context) error {
 	authority, err := d.sshKey(ctx, datadir.SSHAuthority)
 	if err != nil {
@@ -55,7 +55,7 @@ func (d *Daemon) listenSSH(ctx context.Context) error {
 	return nil
 }
 
-// sshKey returns a key that all servers of the installation have.
+// sshKey returns a key that all servers of the installation share.
 func (d *Daemon) sshKey(ctx context.Context, name string) (key ssh.Signer, err error) {
 	err = d.share(ctx, datadir.Folder(d.dir).Path(name), func(string) (err error) {
 		key, err = sshKey(d.dir, name)
@@ -64,7 +64,7 @@ func (d *Daemon) sshKey(ctx context.Context, name string) (key ssh.Signer, err e
 	return key, err
 }
 
-// sshKey returns a key of the server's folder, which its first use makes.
+// sshKey returns a key from the server's folder. The first use creates the key.
 func sshKey(dir, name string) (ssh.Signer, error) {
 	text, _, err := datadir.Folder(dir).Secret(name, func() string {
 		_, key, _ := ed25519.GenerateKey(rand.Reader) // never fails
@@ -81,7 +81,8 @@ func sshKey(dir, name string) (ssh.Signer, error) {
 	return key, nil
 }
 
-// sshServer describes how clients reach the server: at the host of its API, if SSH listens on all addresses.
+// sshServer describes how clients reach the server: at the host of its API if SSH listens on all addresses, otherwise
+// at the address of SSH.
 func (d *Daemon) sshServer() hutch.SSHServer {
 	host, port, _ := net.SplitHostPort(d.ssh.Addr().String())
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {

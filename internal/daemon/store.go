@@ -22,11 +22,11 @@ const (
 	filesCollection   = "files"
 )
 
-// linkSecret is the file, in the data folder, with the secret that links to files are signed with.
+// linkSecret is the file in the data folder with the secret that signs links to files.
 const linkSecret = "file-secret"
 
-// openStore opens the store: a file of the server's folder, or a database that servers share. A folder keeps its first
-// store. With another one the server would find no records, and so destroy all its sandboxes.
+// openStore opens the store: a file of the server's folder, or a database that servers share. A folder cannot change
+// its store: with another one the server would find no records, and so would destroy all its sandboxes.
 func (d *Daemon) openStore(ctx context.Context) (err error) {
 	member, shares, err := datadir.ReadMembership(d.dir)
 	switch {
@@ -52,7 +52,7 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// connect opens the store in a database, and notes its installation in the folder.
+// connect opens the store in a database, and writes the database's installation to the folder.
 func (d *Daemon) connect(ctx context.Context, member datadir.Membership) (*store.Store, error) {
 	if member.Node != "" && d.cfg.Node != "" && member.Node != d.cfg.Node {
 		return nil, hutch.Errorf(hutch.Conflict, "the data folder %s belongs to the node %s: start the server under that name, or choose another data folder for the node %s", d.cfg.Data, member.Node, d.cfg.Node)
@@ -81,7 +81,7 @@ const (
 	headerPurpose = "header rules"
 )
 
-// headerSealer encrypts the values of header rules. It is the same on all servers of an installation.
+// headerSealer encrypts the values of header rules. All servers of an installation have the same one.
 func (d *Daemon) headerSealer() (*store.Sealer, error) {
 	key, err := secretKey(d.dir, d.cfg.Secrets)
 	if err != nil {
@@ -90,7 +90,7 @@ func (d *Daemon) headerSealer() (*store.Sealer, error) {
 	return store.NewSealer(key.Derive(headerPurpose))
 }
 
-// secretKey returns the key of a server's secrets, and creates it at the first use.
+// secretKey returns the key of a server's secrets, which the first use creates.
 func secretKey(dir string, opt Secrets) (*secret.Key, error) {
 	if opt.Key != "" {
 		return secret.ParseKey(opt.Key)
@@ -98,7 +98,8 @@ func secretKey(dir string, opt Secrets) (*secret.Key, error) {
 	return secret.LoadKey(cmp.Or(opt.KeyFile, filepath.Join(dir, datadir.SecretsKey)), filepath.Join(dir, datadir.SecretsFile))
 }
 
-// ExistingKey returns the key of the secrets in a server's folder, and creates none. A node that joined a fleet has it in its identity.
+// ExistingKey returns the key of the secrets in a server's folder, and does not create one. A node that joined a fleet
+// has the key in its identity.
 func ExistingKey(dir string, opt Secrets) (*secret.Key, error) {
 	file := filepath.Join(dir, datadir.SecretsKey)
 	if identity := datadir.NodeIdentity(dir); opt.Key == "" && opt.KeyFile == "" && !exists(file) && exists(identity) {
@@ -126,7 +127,7 @@ func openVault(dir string, opt Secrets) (*secret.Vault, error) {
 	return secret.Open(filepath.Join(dir, datadir.SecretsFile), key, opt.Given)
 }
 
-// share opens a file that is the same on all servers of the installation. The first server creates it.
+// share opens a file that all servers of the installation share. The first server creates it.
 func (d *Daemon) share(ctx context.Context, path string, open func(path string) error) error {
 	if !d.store.Shared() {
 		return open(path)
@@ -149,7 +150,7 @@ func (d *Daemon) share(ctx context.Context, path string, open func(path string) 
 	})
 }
 
-// newsOf returns the function that reports changes of a collection by other servers, or nil if there are none.
+// newsOf returns the function that reports changes of a collection by other servers, or nil if the store is not shared.
 func (d *Daemon) newsOf(collection string) func(context.Context, func(key string, doc []byte) error) error {
 	if !d.store.Shared() {
 		return nil

@@ -48,7 +48,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 
 func as(d *Daemon, token hutch.MintedToken) *client.Client { return client.New(d.URL(), token.Secret) }
 
-// A token that is made on one server works on the other, and a token that is revoked there ends here.
+// A token that is made on one server works on the other, and revoking it on one server ends it on both.
 func TestServersOfOneDatabase(t *testing.T) {
 	t.Parallel()
 	ctx, server := t.Context(), installation(t, pgtest.New(t))
@@ -64,7 +64,7 @@ func TestServersOfOneDatabase(t *testing.T) {
 	ofA, ofB := as(a, minted), as(b, minted)
 	eventually(t, "the token works on the other server", func() bool { _, err := ofB.Secrets(ctx); return err == nil })
 
-	// Limits hold over both.
+	// Limits hold over both servers together.
 	made := 0
 	for i, c := range []*client.Client{ofA, ofB, ofA, ofB, ofA} {
 		switch _, err := c.Create(ctx, hutch.CreateRequest{ID: fmt.Sprint("box-", i)}); {
@@ -88,11 +88,11 @@ func TestServersOfOneDatabase(t *testing.T) {
 			}
 		}
 	}
-	if refused < 7 { // 5 or 6 of the 7 were used by creates
+	if refused < 7 { // creates used 5 or 6 of the 7
 		t.Errorf("%d of 8 calls over the limit of operations were refused", refused)
 	}
 
-	// Secrets and the authority are the same.
+	// Both servers have the same secrets and the same authority.
 	if _, err := atA.SetSecret(ctx, "KEY", hutch.SecretRequest{Value: "very-secret-value"}); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestServersOfOneDatabase(t *testing.T) {
 		t.Error("the servers have an authority each")
 	}
 
-	// A browser that signed in here is signed in there, and signed out on both.
+	// A browser that signs in on one server is signed in on both, and signing out ends that on both.
 	person := signIn(t, a.URL(), minted.Secret)
 	eventually(t, "a browser is signed in on the other server", func() bool { return person.session(t, "GET", b.URL()) == http.StatusOK })
 	if status := person.session(t, "DELETE", b.URL()); status != http.StatusNoContent {
@@ -124,13 +124,13 @@ func TestServersOfOneDatabase(t *testing.T) {
 	}
 }
 
-// browser is one that is signed in.
+// browser is a signed-in browser.
 type browser struct {
 	cookie *http.Cookie
 	csrf   string
 }
 
-// signIn signs a browser in by a token.
+// signIn signs a browser in with a token.
 func signIn(t *testing.T, url, token string) browser {
 	t.Helper()
 	res, err := http.Post(url+"/console/session", "application/json", strings.NewReader(`{"token":"`+token+`"}`))
@@ -164,7 +164,7 @@ func (b browser) session(t *testing.T, method, url string) (status int) {
 	return res.StatusCode
 }
 
-// Neither another installation's database nor a store that the folder did not begin with is taken.
+// A server refuses the database of another installation, and a store other than the folder's first one.
 func TestForeignStores(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
@@ -231,7 +231,7 @@ func TestMoveStore(t *testing.T) {
 	if err != nil || moved.Sandboxes != 1 || moved.Owners != 1 {
 		t.Fatalf("moved %+v, %v", moved, err)
 	}
-	// Killed after the database had all and before the folder knew of it, and once more before the file was put aside.
+	// As if the move had been killed: first before the folder named the database, then before the old file was renamed.
 	file := datadir.Database(dir)
 	for _, undo := range []string{filepath.Join(dir, "store.json"), ""} {
 		if err := os.Rename(file+".moved", file); err != nil {
@@ -277,7 +277,7 @@ func TestMoveStore(t *testing.T) {
 	}
 }
 
-// anotherDatabase is that of another installation.
+// anotherDatabase returns the URL of another installation's database.
 func anotherDatabase(t *testing.T) string {
 	t.Helper()
 	url := pgtest.New(t)

@@ -10,7 +10,8 @@ import (
 	"hutch/internal/timeline"
 )
 
-// Every answer that a client got is on the timeline, even if the server dies then: no entry waits in memory.
+// Every call that a client got an answer to is on the timeline, even if the server is killed right after the answer: no
+// entry waits in memory.
 func TestTimelineSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, fake.New(t.TempDir()))
@@ -60,7 +61,7 @@ func TestTimelineSurvivesAKill(t *testing.T) {
 	}
 }
 
-// A background process that ends by itself is on the timeline, with its exit code and how long it ran, once.
+// The end of a background process is on the timeline exactly once, with its exit code and how long it ran.
 func TestTimelineHasEndsOfProcesses(t *testing.T) {
 	t.Parallel()
 	_, svc, _ := start(t, config(t, fake.New(t.TempDir())))

@@ -11,7 +11,7 @@ import (
 	"hutch/internal/volume"
 )
 
-// openVolumes opens the volumes, before the sandboxes that use them are found again.
+// openVolumes opens the volumes. It comes before the step that finds the sandboxes that use them.
 func (d *Daemon) openVolumes(context.Context) (err error) {
 	d.volumes, err = volume.Open(datadir.Volumes(d.dir), volume.Options{Room: d.cfg.VolumeRoom, Secret: d.vault.Value, BucketHosts: d.cfg.BucketHosts, Log: d.log})
 	if err == nil {
@@ -23,8 +23,8 @@ func (d *Daemon) openVolumes(context.Context) (err error) {
 // syncBuckets is how often saved changes are written to buckets.
 const syncBuckets = 5 * time.Second
 
-// ownerVerbs returns the verbs on the data of owners. In a fleet they reach the sandboxes and snapshots of all nodes, and
-// the other data of this one.
+// ownerVerbs returns the verbs on the data of owners. In a fleet they reach the sandboxes and snapshots of all nodes,
+// but other data only on this node.
 func (d *Daemon) ownerVerbs() hutch.Owners {
 	var boxes hutch.Service = d.engine
 	var unreached func() error

@@ -14,8 +14,8 @@ import (
 	"hutch/internal/hutchtest/pgtest"
 )
 
-// crowded is a fleet of two nodes, each with room for one sandbox, and three sandboxes: "first", which sleeps, and two that are awake. It returns the
-// awake one on the node of the first, and the other.
+// crowded starts a fleet of two nodes, each with capacity for one awake sandbox, and three sandboxes: "first", which
+// sleeps, and one awake on each node. beside is the one on the node of "first", other is the one on the other node.
 func crowded(t *testing.T, bucket string) (c *client.Client, nodes []*Daemon, beside, other string) {
 	t.Helper()
 	server := installation(t, pgtest.New(t))
@@ -80,8 +80,8 @@ func file(t *testing.T, c *client.Client) (string, error) {
 	return string(r.Stdout), err
 }
 
-// A sandbox does not wake on a node whose memory is promised to other sandboxes. When it wakes, its own memory is
-// promised, too.
+// A sandbox does not wake on a node whose memory is reserved for other sandboxes. When it wakes, its own memory is
+// reserved too.
 func TestWakingTakesRoom(t *testing.T) {
 	t.Parallel()
 	c, _, beside, other := crowded(t, "")
@@ -112,7 +112,8 @@ func TestWakingTakesRoom(t *testing.T) {
 	}
 }
 
-// With a bucket, a sandbox whose node is full wakes on another one, with the call that needs it.
+// With a bucket, if a call needs a sleeping sandbox whose node is full, the sandbox wakes on another node, and the call
+// succeeds.
 func TestWakesWhereThereIsRoom(t *testing.T) {
 	t.Parallel()
 	c, nodes, _, other := crowded(t, t.TempDir())
@@ -136,7 +137,7 @@ func TestWakesWhereThereIsRoom(t *testing.T) {
 		}
 	}
 
-	// The metrics count it.
+	// The metrics count the move.
 	fetched, left := int64(0), int64(0)
 	for _, d := range nodes {
 		m, ok, err := d.reportFleet(t.Context())
@@ -180,7 +181,7 @@ func visit(t *testing.T, d *Daemon, host string) (*http.Response, string) {
 	return resp, string(body)
 }
 
-// A visitor of a preview follows its sandbox to the node where it wakes.
+// Visitors of a preview reach the sandbox on the node where it wakes.
 func TestVisitorsFollow(t *testing.T) {
 	t.Parallel()
 	c, nodes, _, other := crowded(t, t.TempDir())
@@ -202,7 +203,7 @@ func TestVisitorsFollow(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			resp, body = visit(t, d, u.Host)
 		}
-		// No server runs in it any more, which the sandbox itself has to say.
+		// The sandbox no longer runs a server. The answer must come from the sandbox itself.
 		if resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "Nothing answers on port 8000") {
 			t.Errorf("through %s: %s %s", d.URL(), resp.Status, body)
 		}

@@ -12,9 +12,10 @@ import (
 )
 
 // Nodes of two versions work together while a fleet is upgraded. A node of an older version refuses requests and fields
-// that it does not know. Some things it would ignore instead: what a header between nodes says of the caller, and what
-// the directory says of a sandbox. Each of these is an ability. A node writes its abilities to its row, and what needs an
-// ability goes only to nodes that have it. Add an ability for each new thing that older nodes would ignore.
+// that it does not know. It would silently ignore others: some facts about the caller in a header, and some facts about
+// a sandbox in the directory. Each of these is an ability. A node writes its abilities to its row, and a request that
+// needs an ability goes only to nodes with that ability. Add an ability for each new thing that older nodes would
+// ignore.
 const (
 	// knowsLabels is the ability to place and keep sandboxes by nodeSelector and tolerations, and by the labels and taints of
 	// nodes.
@@ -23,14 +24,14 @@ const (
 	knowsRegistries = "registries"
 )
 
-// abilities are those of this version.
+// abilities are the abilities of this version.
 var abilities = []string{knowsLabels, knowsRegistries}
 
-// inWords names what needs an ability, for errors.
+// inWords names, for errors, the fields that need an ability.
 var inWords = map[string]string{knowsLabels: "nodeSelector and tolerations", knowsRegistries: "the registries of a token"}
 
-// abilitySchema adds the abilities of nodes. They count only with the epoch of the node: a node that begins with an older
-// version has a new epoch, and leaves the abilities of the newer one in its row.
+// abilitySchema adds the abilities of nodes. They count only if they have the current epoch of the node. A node that
+// starts again with an older version gets a new epoch, but the abilities of its newer version stay in its row.
 const abilitySchema = `
 DO $$ BEGIN
 	IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'fleet_nodes'::regclass AND attname = 'understands') THEN
@@ -57,18 +58,18 @@ func needsOf(c caller.Caller) []string {
 	return nil
 }
 
-// lacks reports whether a node does not have all of several abilities.
+// lacks reports whether a node lacks one of the needed abilities.
 func (n NodeInfo) lacks(needs []string) bool {
 	return slices.ContainsFunc(needs, func(one string) bool { return !slices.Contains(n.abilities, one) })
 }
 
-// outdated returns the error for a request that needs abilities which a node does not have.
+// outdated returns the error for a request that needs abilities the node does not have.
 func outdated(node string, needs []string) error {
 	return hutch.Errorf(hutch.Unavailable, "the node %s has an older version of Hutch, which would ignore %s: an administrator upgrades Hutch on the node %s; then try again", node, namesOf(needs), node).
 		With("node", node)
 }
 
-// namesOf names what needs abilities.
+// namesOf returns a text with the fields that need abilities.
 func namesOf(needs []string) string {
 	words := make([]string, len(needs))
 	for i, one := range needs {
@@ -77,8 +78,8 @@ func namesOf(needs []string) string {
 	return hutch.JoinNames(words, "and")
 }
 
-// Create refuses what the node would ignore. The call has then not reached the node: the placement can know a newer
-// version of it than this process does.
+// Create refuses fields that the node would ignore. This is also checked here because the placement may have seen a
+// newer version of the node than this process knows. The error means that the request has not reached the node.
 func (p *peer) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
 	needs := append(About{NodeSelector: req.NodeSelector, Tolerations: req.Tolerations}.needs(), needsOf(caller.From(ctx))...)
 	if p.info.lacks(needs) {
@@ -99,8 +100,8 @@ func (n NodeInfo) refuse(r *http.Request, c caller.Caller) error {
 	return nil
 }
 
-// canBringImages reports whether a request can make a node pull or push an image: a create, a template, or something about
-// images that does not only read. The image of a sandbox that exists was allowed when the sandbox was created.
+// canBringImages reports whether a request can make a node pull or push an image: a create, a template, or a request
+// about images that changes something. The image of a sandbox that exists was allowed when the sandbox was created.
 func canBringImages(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodDelete:
@@ -110,7 +111,7 @@ func canBringImages(r *http.Request) bool {
 	return path == "/v1/sandboxes" || path == "/v1/templates" || strings.HasPrefix(path, "/v1/images/")
 }
 
-// frontKey is the key of the context's value for the node that a call comes from.
+// frontKey is the key of the context value that names the node from which a call comes.
 type frontKey struct{}
 
 func withFront(ctx context.Context, node string) context.Context {
@@ -136,11 +137,11 @@ func (r *resident) refuseIgnoredTaints(ctx context.Context, req hutch.CreateRequ
 	return nil
 }
 
-// abilitiesJSON returns abilities as a column has them.
+// abilitiesJSON returns abilities in the JSON of the database column.
 func abilitiesJSON(list []string) []byte {
 	b, err := json.Marshal(append([]string{}, list...))
 	if err != nil {
-		panic(err) // strings
+		panic(err) // cannot happen with strings
 	}
 	return b
 }

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/fleet"
 )
 
-// older makes a node look to all others as one of an older version, which wrote no abilities; again undoes that.
+// older makes a node look to all others like a node of an older version, without abilities; again undoes that.
 func (b *bed) older(t *testing.T, node string) (again func()) {
 	t.Helper()
 	set := func(older bool) {
@@ -26,7 +26,8 @@ func (b *bed) older(t *testing.T, node string) (again func()) {
 	return func() { t.Helper(); set(false) }
 }
 
-// refused checks that a call was refused because a node has an older version, with what it would ignore and the next step.
+// refused checks that a call was refused because a node has an older version, and that the error names the ignored
+// fields and the next step.
 func refused(t *testing.T, what string, err error, words ...string) {
 	t.Helper()
 	if hutch.KindOf(err) != hutch.Unavailable {
@@ -40,7 +41,8 @@ func refused(t *testing.T, what string, err error, words ...string) {
 	}
 }
 
-// TestOlderNode: nodes of two versions work together, and what the older one would ignore is refused in plain words.
+// TestOlderNode: nodes of two versions work together, and a request with fields that the older one would ignore is
+// refused in plain words.
 func TestOlderNode(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)
@@ -80,7 +82,7 @@ func TestOlderNode(t *testing.T) {
 	}
 }
 
-// TestOlderFront: a node with taints refuses what an older node has placed there without regard to them.
+// TestOlderFront: a node with taints refuses a sandbox that an older node has placed there without regard to them.
 func TestOlderFront(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2, func(i int, o *fleet.Options) {

@@ -11,7 +11,7 @@ import (
 
 var _ hutch.Nodes = (*Directory)(nil)
 
-// Administration returns the nodes of the fleet. A node that does not serve cannot administer the others either.
+// Administration returns the nodes of the fleet. A node that cannot serve now cannot administer other nodes either.
 func (f *Fleet) Administration() hutch.Nodes {
 	return &wrap.NodeService{Next: f.dir, Hook: func(ctx context.Context, _ verb.Call, _ any, run func(context.Context) error) error {
 		if err := f.node.serving(); err != nil {
@@ -50,7 +50,7 @@ func (d *Directory) Node(ctx context.Context, node string) (hutch.Node, error) {
 	return n, nil
 }
 
-// rank sorts sandboxes that cannot leave first.
+// rank is a sort key that puts sandboxes that cannot leave first.
 func rank(h Holder) int {
 	if h.Stays != "" {
 		return 0
@@ -91,7 +91,7 @@ func (d *Directory) setState(ctx context.Context, node string, state hutch.NodeS
 	if err == nil && tag.RowsAffected() == 0 {
 		return hutch.Node{}, noNode(node)
 	}
-	if err == nil { // the node reports again which sandboxes cannot leave it
+	if err == nil { // forget the reasons to stay, because the node reports them again
 		_, err = d.db.Exec(ctx, "UPDATE fleet_holders SET stays = '' WHERE node = $1", node)
 	}
 	if err == nil {

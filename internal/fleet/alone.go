@@ -11,7 +11,7 @@ import (
 )
 
 // Alone returns the nodes of a server that is not a fleet: one node, which cannot be changed. Its reservations and
-// sandboxes are read from its service, which answers for all owners.
+// sandboxes come from service, which lists those of all owners.
 func Alone(node hutch.Node, service hutch.Service) hutch.Nodes {
 	node.State, node.Alive, node.Epoch = hutch.NodeReady, true, 1
 	return alone{node, service}

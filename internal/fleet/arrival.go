@@ -10,21 +10,22 @@ import (
 	"hutch/internal/travel"
 )
 
-// An arrival is undecided when the database's answer to arrived was lost, or when this node ended before that answer. The
-// engine then keeps the files: the directory can say, now or a moment later, that the sandbox is here, and the other copies
-// can be bad. Settling an arrival asks the directory again.
+// An arrival is a sandbox that this node has fetched. It is undecided when the database's answer to arrived was lost,
+// or when this node ended before that answer. The engine then keeps the files: the directory may have recorded the
+// sandbox here, or may record it a moment later, and the other copies can be bad. Settling an arrival asks the
+// directory again.
 
-// arrivalOf returns what the engine notes of a sandbox that is fetched.
+// arrivalOf returns what the engine notes about a sandbox that is being fetched.
 func arrivalOf(h Holder) travel.Arrival {
 	return travel.Arrival{Owner: h.Owner, Sandbox: h.ID, From: h.Node, Image: h.Image.Key, Checkpoint: h.Image.Checkpoint}
 }
 
-// holderOf returns the sandbox of an arrival as arrived needs it.
+// holderOf returns the sandbox of an arrival in the form that [carrier.arrived] needs.
 func holderOf(a travel.Arrival) Holder {
 	return Holder{Name: Name{a.Owner, a.Sandbox}, Node: a.From, Image: &travel.Image{Key: a.Image, Checkpoint: a.Checkpoint}}
 }
 
-// undecided returns the error for a sandbox whose arrival can have been recorded.
+// undecided returns the error for a sandbox whose arrival may or may not have been recorded.
 func undecided(err error) error {
 	if err == nil || errors.Is(err, errMoved) {
 		return err
@@ -47,8 +48,8 @@ func (c *carrier) settleAll(ctx context.Context) (pending []Name) {
 	return pending
 }
 
-// settle settles the arrival of a sandbox, if there is one. The sandbox is then here, or its files are removed. The error
-// is one of the database, which can still decide either way.
+// settle settles the arrival of a sandbox, if there is one. Afterwards the sandbox is here, or its files are removed.
+// If the database returns an error, the arrival stays undecided.
 func (c *carrier) settle(ctx context.Context, name Name) error {
 	if c.r.has(name) {
 		return nil
@@ -61,17 +62,17 @@ func (c *carrier) settle(ctx context.Context, name Name) error {
 	return c.settleLocked(ctx, name)
 }
 
-// settleLocked does the same as settle for a caller with the lock of the transfer.
+// settleLocked does the same as settle for a caller that holds the transfer lock.
 func (c *carrier) settleLocked(ctx context.Context, name Name) error {
 	list, err := c.Engine.Arrivals()
-	if err != nil && !errors.Is(err, travel.ErrBadNote) { // which settleAll logs
+	if err != nil && !errors.Is(err, travel.ErrBadNote) { // settleAll logs ErrBadNote
 		return err
 	}
 	i := slices.IndexFunc(list, func(a travel.Arrival) bool { return Name{a.Owner, a.Sandbox} == name })
 	if i < 0 || c.r.has(name) {
 		return nil
 	}
-	defer c.r.expect(name)() // report does not free its row meanwhile
+	defer c.r.expect(name)() // so that report does not free the sandbox's row meanwhile
 	h := holderOf(list[i])
 	err = c.Engine.Settle(ctx, list[i], func(ctx context.Context) error {
 		return undecided(c.recordArrival(ctx, h))

@@ -11,7 +11,7 @@ import (
 	"hutch/internal/store"
 )
 
-// BackupPart describes the tables of the directory, for a backup of the database, which the store makes.
+// BackupPart describes the tables of the directory, for the store, which makes backups of the database.
 func BackupPart() store.Part {
 	return store.Part{Find: findSchema, Tables: []store.Table{
 		{Name: "fleet_authority", Columns: []string{"one", "certificate", "sealed_key"}},
@@ -32,8 +32,8 @@ func BackupPart() store.Part {
 // fence ends all leases in a restored database. No node of the backup is alive there, so calls never go to the address
 // of a server that still uses the original database. A process that had a lease in this database before the restore
 // emptied it has an outdated epoch, so it is no longer a node. The leases end at the time of the restore, not of the
-// backup: nodes that start one after another have the usual time before other nodes take over their sandboxes from the
-// bucket. The restore is recorded: the bucket can then tell the original fleet and the restored one apart.
+// backup: nodes that start one after another have the usual time to do so before other nodes take over their sandboxes
+// from the bucket. The restore is recorded: the bucket can then tell the original fleet and the restored one apart.
 func fence(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, "UPDATE fleet_nodes SET lease_until = clock_timestamp(), epoch = epoch + 1 WHERE epoch > 0"); err != nil {
 		return err

@@ -39,7 +39,7 @@ type member struct {
 	addr    string
 }
 
-// newBed makes a fleet whose nodes all have room.
+// newBed makes a fleet whose nodes all have capacity.
 func newBed(t testing.TB, count int, change ...func(i int, o *fleet.Options)) *bed {
 	t.Helper()
 	b := &bed{store: pgtest.New(t)}
@@ -69,7 +69,7 @@ func newBed(t testing.TB, count int, change ...func(i int, o *fleet.Options)) *b
 			}
 		}))
 	}
-	for _, n := range b.nodes { // each knows the others, with their leases
+	for _, n := range b.nodes { // wait until each node knows the others and their leases
 		eventually(t, "all nodes are known", func() bool { return alive(n) == count })
 	}
 	return b

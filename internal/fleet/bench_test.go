@@ -10,11 +10,11 @@ import (
 	"hutch/internal/fleet"
 )
 
-// BenchmarkExec runs a command where its sandbox is, and through another node, by turns.
+// BenchmarkExec runs a command on the node of its sandbox, and through another node.
 func BenchmarkExec(b *testing.B) {
 	f := newBed(b, 2, func(i int, o *fleet.Options) {
 		if i == 0 {
-			o.Room.Sandboxes = 0 // the sandbox comes to the other
+			o.Room.Sandboxes = 0 // so that the sandbox is placed on the other node
 		}
 	})
 	if _, err := f.nodes[0].Create(b.Context(), hutch.CreateRequest{ID: "far"}); err != nil {

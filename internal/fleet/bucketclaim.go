@@ -24,7 +24,7 @@ import (
 // folder, each would remove images that the other needs, and a sandbox would wake twice.
 //
 // The nodes of the fleet write the claim again and again: a node that finds it unchanged writes it. So another fleet
-// sees whether the fleet of a claim runs, without comparing clocks.
+// can see whether the fleet of a claim is running, without comparing clocks.
 //
 //	claim of                                     this fleet
 //	this fleet, or none                          uses the folder
@@ -33,9 +33,9 @@ import (
 //	a fleet that was restored from this one      is refused
 //	a fleet with another authority               is refused
 //
-// A claim that was taken over is unsettled for a while (claimTimes.settle), and no fleet uses the folder meanwhile.
-// This time is longer than a node acts without reading the claim again. So a slow node of the other fleet has seen the
-// new claim by then, or has written its own claim over it.
+// After a takeover, the claim is unsettled for a while (claimTimes.settle), and no fleet uses the folder meanwhile.
+// This is longer than a node acts without reading the claim again. So by the end of that time, a slow node of the other
+// fleet has seen the new claim, or has overwritten it with its own.
 //
 // The claim is not authenticated, because any program that can write to the bucket can also delete everything in it.
 
@@ -43,7 +43,7 @@ import (
 type claimTimes struct {
 	beat   time.Duration // how often a node reads the claim
 	fresh  time.Duration // how long a node acts on what it has read
-	quiet  time.Duration // after this time without a change, the fleet of a claim does not run
+	quiet  time.Duration // after this time without a change, the fleet of a claim counts as ended
 	settle time.Duration // how long a claim that was taken over must stay unchanged
 	poll   time.Duration // how often a node that starts reads the claim while it waits
 }
@@ -52,7 +52,7 @@ var usualClaimTimes = claimTimes{beat: 10 * time.Second, fresh: 15 * time.Second
 
 const (
 	claimName = "claim"
-	// maxClaim bounds the size of a claim, which is not trusted.
+	// maxClaim bounds the size of a claim, because the claim is not trusted.
 	maxClaim = 1 << 16
 	// databaseEvery is how often a node checks whether its database is still the same one.
 	databaseEvery = time.Minute
@@ -60,8 +60,8 @@ const (
 	claimTime = 20 * time.Second
 )
 
-// lineage identifies a fleet among the copies of its database: first the fingerprint of its authority, which all copies
-// have, and then a random text for each restore from a backup.
+// lineage identifies a fleet among the copies of its database: first the fingerprint of its authority, the same in all
+// copies, and then one random text for each restore from a backup.
 type lineage []string
 
 // claim is the object in the bucket.
@@ -70,9 +70,9 @@ type claim struct {
 	// Database distinguishes two databases with the same lineage: one of them is a copy that was not made by a restore
 	// of Hutch.
 	Database string    `json:"database,omitempty"`
-	Beat     string    `json:"beat"` // a new random text at each write of the claim
+	Beat     string    `json:"beat"` // a new random text each time the claim is written
 	Settled  bool      `json:"settled"`
-	Node     string    `json:"node"` // who wrote it and when, for people
+	Node     string    `json:"node"` // who wrote it and when, for human readers
 	At       time.Time `json:"at"`
 }
 
@@ -106,7 +106,7 @@ func (c claim) compare(mine lineage, database string) relation {
 // errClaiming is the error while it is not known yet whether another fleet still uses the bucket.
 var errClaiming = hutch.Errorf(hutch.Unavailable, "another copy of this fleet has used the bucket: this node waits until it is sure that the other copy does not run; try again in a minute")
 
-// claimed is the bucket of a fleet. It returns errors while the fleet may not use the bucket.
+// claimed is the bucket of a fleet, with its claim. Its methods return errors while the fleet may not use the bucket.
 type claimed struct {
 	objects.Store
 	key  string
@@ -115,7 +115,7 @@ type claimed struct {
 	// find returns what distinguishes the database from its copies; "" if it is not known.
 	find  func(context.Context) string
 	times claimTimes
-	now   func() time.Duration // a clock that cannot be set
+	now   func() time.Duration // a monotonic clock
 	log   *slog.Logger
 
 	looking  sync.Mutex // held while the claim is read and written
@@ -123,7 +123,7 @@ type claimed struct {
 	found    time.Duration
 
 	mu        sync.Mutex
-	confirmed time.Duration // when the node last read its own fleet's claim; 0 is never
+	confirmed time.Duration // when the node last read its own fleet's claim; 0 means never
 	refused   error         // why this fleet may not use the bucket
 	last      string        // the claim as last read
 	lastSince time.Duration // since when the claim is the same
@@ -139,8 +139,8 @@ func claimBucket(ctx context.Context, d *Directory, node, folder string, bucket 
 	return b, b.begin(ctx)
 }
 
-// begin claims the bucket. It returns an error if another fleet has it, and waits until that is known. A bucket that
-// does not answer is claimed later.
+// begin claims the bucket. It waits until it knows whether another fleet has the bucket, and returns an error if so. A
+// bucket that does not answer is claimed later, by run.
 func (b *claimed) begin(ctx context.Context) error {
 	for told := false; ; {
 		err := b.look(ctx)
@@ -217,7 +217,7 @@ func (b *claimed) judge(ctx context.Context, text, before string, stands, began 
 	is := c.compare(b.mine, b.database)
 	switch {
 	case is == sameFleet && c.Settled:
-		if text == before { // no other node has written the claim since
+		if text == before { // no other node has written the claim since the last look
 			err = b.write(ctx, true)
 		}
 		return errors.Join(b.decided(began, nil), err)
@@ -236,7 +236,7 @@ func (b *claimed) judge(ctx context.Context, text, before string, stands, began 
 		}
 		return errClaiming
 	case is == canTakeOver, is == sameFleet:
-		if err := b.refusedWith(); err != nil { // the fleet of the claim was seen to run
+		if err := b.refusedWith(); err != nil { // the fleet of the claim is running
 			return err
 		}
 		return errClaiming
@@ -273,7 +273,7 @@ func (b *claimed) decided(at time.Duration, refused error) error {
 	return refused
 }
 
-// may returns an error if this fleet may not use the bucket now.
+// may returns an error if this fleet is not allowed to use the bucket now.
 func (b *claimed) may(ctx context.Context) error {
 	b.mu.Lock()
 	known, refused := b.confirmed != 0 && b.now()-b.confirmed < b.times.fresh, b.refused

@@ -18,7 +18,7 @@ import (
 	"hutch/internal/objects"
 )
 
-// claimant is a node of a fleet that uses a bucket, by the clock of a synctest bubble.
+// claimant is a node of a fleet that uses a bucket, with the clock of a synctest bubble.
 func claimant(t *testing.T, bucket objects.Store, node, database string, of ...string) *claimed {
 	return &claimed{
 		Store: bucket, key: "f/" + claimName, node: node, mine: of, times: usualClaimTimes, now: func() time.Duration { return time.Since(time.Time{}.AddDate(1998, 0, 0)) }, log: slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -26,7 +26,7 @@ func claimant(t *testing.T, bucket objects.Store, node, database string, of ...s
 	}
 }
 
-// runs makes a node claim the bucket, and keep the claim until the function is called.
+// runs makes a node claim the bucket, and keep the claim until end is called.
 func (b *claimed) runs(t *testing.T) (end func()) {
 	t.Helper()
 	if err := b.begin(t.Context()); err != nil {
@@ -62,8 +62,9 @@ func (b *claimed) refuses(t *testing.T, object, why string) {
 	}
 }
 
-// TestBucketOfARestoredFleet: a fleet that was restored from a backup cannot use the bucket while its original runs, and
-// takes it over when that has ended. Then the original cannot use it, neither a node that was only cut off nor one that starts again.
+// TestBucketOfARestoredFleet: a fleet that was restored from a backup cannot use the bucket while its original runs,
+// and takes it over when the original has ended. Then no node of the original can use it: not one that was only cut
+// off, nor one that starts again.
 func TestBucketOfARestoredFleet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, bucketOfARestoredFleet)
@@ -107,13 +108,14 @@ func bucketOfARestoredFleet(t *testing.T) {
 	}
 }
 
-// TestOthersInTheBucket: which fleets can share a bucket with a fleet that runs, and which take it over when it does not.
+// TestOthersInTheBucket: which fleets can share a bucket with a running fleet, and which take the bucket over when that
+// fleet has ended.
 func TestOthersInTheBucket(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, database string
 		of             []string
-		beside, after  bool // whether it can use the bucket
+		beside, after  bool // whether the other fleet can use the bucket
 	}{
 		{"another node", "db", []string{"A", "R"}, true, true},
 		{"a database that does not say which it is", "", []string{"A", "R"}, true, true},
@@ -138,7 +140,7 @@ func TestOthersInTheBucket(t *testing.T) {
 	}
 }
 
-// TestBadClaims: what is not a claim is replaced, and a claim that is lost is written again.
+// TestBadClaims: an object that is not a valid claim is replaced, and a lost claim is written again.
 func TestBadClaims(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, badClaims)
@@ -186,8 +188,8 @@ func (s slowBucket) Put(ctx context.Context, key string, r io.Reader) error {
 	return s.Store.Put(ctx, key, r)
 }
 
-// TestSlowClaim: a node of the original that was only slow writes its claim over that of the restored fleet, which then
-// does not use the bucket.
+// TestSlowClaim: a node of the original was only slow, and overwrites the claim of the restored fleet. The restored
+// fleet then does not use the bucket.
 func TestSlowClaim(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, slowClaim)
@@ -200,7 +202,7 @@ func slowClaim(t *testing.T) {
 	}
 	slow := slowBucket{bucket, make(chan struct{}), make(chan struct{})}
 	b := claimant(t, slow, "b", "db", "A")
-	if err := b.look(t.Context()); err != nil { // it notes the claim, and writes it at the second look
+	if err := b.look(t.Context()); err != nil { // it only notes the claim now, and writes its own at the second look
 		t.Fatal(err)
 	}
 	looked := make(chan error, 1)

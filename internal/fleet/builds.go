@@ -11,8 +11,9 @@ import (
 	"hutch/internal/travel"
 )
 
-// The memory of a sandbox needs the programs that saved it, which are called its build. For each build that an image needs,
-// the bucket has an object with its programs. So a sandbox that slept before an upgrade wakes on an upgraded node.
+// A saved memory image can be restored only by the version of the programs that saved it, which is called its build.
+// For each build that an image needs, the bucket has an object with its programs. So a sandbox that slept before an
+// upgrade wakes on an upgraded node.
 
 func (c *carrier) buildKey(build string) string { return c.folder + "build-" + build }
 
@@ -20,7 +21,7 @@ func (c *carrier) buildKey(build string) string { return c.folder + "build-" + b
 func sealedBuild(build string) string { return "build " + build }
 
 // keepBuild writes the programs that an image needs to the bucket, if the bucket does not have them. When ctx is done,
-// it returns even if another transfer still writes them, because a call can wait for the sandbox.
+// it returns even if another transfer is still writing them, because a call may be waiting for the sandbox.
 func (c *carrier) keepBuild(ctx context.Context, n travel.Needs) error {
 	if n.Build == "" || c.machine.Contracts[n.Runtime] == "" {
 		return nil
@@ -46,8 +47,8 @@ func (c *carrier) keepBuild(ctx context.Context, n travel.Needs) error {
 	return err
 }
 
-// keepOldBuild writes the programs again if the bucket lost them since keepBuild: before the directory knew the image, another
-// node could remove the programs of an old version as unused.
+// keepOldBuild writes the programs again if they have been removed from the bucket since keepBuild. Until the directory
+// knows the image, another node can remove the programs of an old version as unused.
 func (c *carrier) keepOldBuild(ctx context.Context, n travel.Needs) error {
 	if n.Build == c.machine.Builds[n.Runtime] {
 		return nil

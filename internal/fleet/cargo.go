@@ -13,24 +13,24 @@ import (
 	"hutch/internal/travel"
 )
 
-// cargo is an image in the bucket that a node is to fetch: of a sandbox, or of a snapshot.
+// cargo is an image of a sandbox or snapshot in the bucket, which a node is to fetch.
 type cargo struct {
 	image travel.Needs
-	room  hutch.NodeRoom // that is reserved on the node
-	// about is the sandbox that the node's labels and taints have to suit; nil for none.
+	room  hutch.NodeRoom // capacity to reserve on the node
+	// about is the sandbox that the node's labels and taints must suit; nil for no sandbox.
 	about *About
 	// needs are the abilities that the node needs.
 	needs []string
-	// only is the one node that can fetch it; empty for any.
+	// only is the only node that may fetch the image; empty for any.
 	only string
-	// tooOld says what the version of a node cannot do; empty if it can fetch it.
+	// tooOld returns what the version of a node cannot do; "" if the version can fetch the image.
 	tooOld func(travel.Machine) string
-	// refuse returns the error for an image that no node can fetch. suits is false if the sandbox suits no node at all,
-	// ready or not.
+	// refuse returns the error for an image that no node can fetch. suits is false if no node suits the sandbox, not
+	// even one that is not ready.
 	refuse func(why string, suits bool) error
 }
 
-// cargo returns what a node needs so that the sandbox can wake there.
+// cargo returns the requirements for a node where the sandbox can wake.
 func (h Holder) cargo() cargo {
 	return cargo{
 		image: h.inBucket().Needs, room: hutch.NodeRoom{Memory: h.memory, CPU: h.cpu, Sandboxes: 1}, about: &h.About, needs: h.About.needs(),
@@ -46,7 +46,7 @@ func (h Holder) cargo() cargo {
 	}
 }
 
-// cargo returns what a node needs so that it can fetch the snapshot and place a sandbox of it; nil for no sandbox.
+// cargo returns the requirements for a node that can fetch the snapshot and place sandbox, if that is not nil.
 func (s snapshotRow) cargo(sandbox *placement) cargo {
 	c := cargo{
 		image: s.Image.Needs,
@@ -57,7 +57,7 @@ func (s snapshotRow) cargo(sandbox *placement) cargo {
 			return ""
 		},
 		refuse: func(why string, suits bool) error {
-			if !suits { // no later try could succeed
+			if !suits { // no later try could succeed, so the error is final
 				return sandbox.unsuitable()
 			}
 			return hutch.Errorf(hutch.Unavailable, "no node can use the snapshot %q, which is in the bucket: %s", s.Record.ID, why).With("limit", "nodes for the snapshot")
@@ -70,8 +70,8 @@ func (s snapshotRow) cargo(sandbox *placement) cargo {
 	return c
 }
 
-// nodeFor returns a node that can fetch an image: the node named in first if it can, otherwise the one with the smallest
-// reservations. It never returns the node named in not; "" names none.
+// nodeFor returns a node that can fetch an image: the node named in first if it can, otherwise the node with the
+// smallest reservations. It never returns the node named in not; "" names none.
 func (d *Directory) nodeFor(ctx context.Context, c cargo, first, not string) (string, error) {
 	var about []byte
 	if c.about != nil {

@@ -22,17 +22,17 @@ import (
 	"hutch/internal/verb"
 )
 
-// Travel is what a node needs so that its sleeping sandboxes can move to other nodes. All fields except Checkpoints are
-// required.
+// Travel has the options for moving sleeping sandboxes between nodes through a bucket. All fields except Checkpoints
+// are required.
 type Travel struct {
 	Bucket objects.Store // bucket that all nodes share
 	Key    []byte        // key of the images, the same on all nodes
 	Engine Sleepers
-	// Checkpoints is how often the bucket gets checkpoints of sandboxes that are awake; 0 is never.
+	// Checkpoints is how often checkpoints of awake sandboxes are written to the bucket; 0 is never.
 	Checkpoints time.Duration
 }
 
-// Sleepers are the sandboxes of a node; package engine says more of each method.
+// Sleepers moves the sandboxes of a node to and from a bucket. The methods are documented in package engine.
 type Sleepers interface {
 	Machine(ctx context.Context) travel.Machine
 	HasBuild(runtime, build string) bool
@@ -60,8 +60,8 @@ const (
 	carryTime = 30 * time.Minute
 	// retryKeep is the pause before a sandbox is sent or fetched again after an error of the bucket.
 	retryKeep = 30 * time.Second
-	// deadFor is how long a node is dead before others fetch its sandboxes from the bucket. A sandbox that is used is
-	// fetched at once.
+	// deadFor is how long a node is dead before others fetch its sandboxes from the bucket. A sandbox is fetched at
+	// once when it is used.
 	deadFor = 5 * time.Minute
 	// arriveTries is how often a node tries to record a sandbox that it has fetched, with a second between tries.
 	arriveTries = 30
@@ -79,15 +79,15 @@ type carrier struct {
 	folder     string // folder of this fleet in the bucket: several fleets can share one
 	machine    travel.Machine
 	slots      chan struct{}
-	settleTime time.Duration // bounds one try to record or settle an arrival: callers wait for it
+	settleTime time.Duration // limit of one try to record or settle an arrival, because callers wait for it
 
 	mu      sync.Mutex
-	kept    map[Name]string        // the bucket's keys for sandboxes of this node
+	kept    map[Name]string        // keys in the bucket of this node's sandboxes
 	points  map[Name]point         // checkpoints of the sandboxes of this node
 	busy    map[Name]chan struct{} // open transfers; closed at their ends
 	failed  map[Name]time.Time     // when a sandbox last could not be sent or fetched
 	counted map[Transfer]Outcomes
-	rounds  sync.Mutex // held by the background round that is under way
+	rounds  sync.Mutex // held while a background round runs
 	cleaned time.Time
 	saving  sync.Mutex      // held while a checkpoint is made: one at a time
 	keeping ctxlock.Lock    // held while the programs of a build are written to the bucket; guards builds
@@ -97,7 +97,7 @@ type carrier struct {
 	snapshotLocks ctxlock.Locks // by id: held while a snapshot is written to the bucket or fetched
 }
 
-// folderOf returns the folder of the fleet whose images have a key.
+// folderOf returns the folder of the fleet whose images are encrypted with key.
 func folderOf(key []byte) string {
 	sum := sha256.Sum256(append([]byte("hutch fleet folder\x00"), key...))
 	return hex.EncodeToString(sum[:8]) + "/"
@@ -114,7 +114,7 @@ func newCarrier(t Travel, r *resident) *carrier {
 func (c *carrier) me() string      { return c.r.f.node.info.ID }
 func (c *carrier) dir() *Directory { return c.r.f.dir }
 
-// begin notes which images can wake here, and learns which sandboxes of this node the bucket has.
+// begin finds out which images can wake here, and learns which sandboxes of this node the bucket has.
 func (c *carrier) begin(ctx context.Context) error {
 	c.machine = c.Engine.Machine(ctx)
 	if err := c.dir().setMachine(ctx, c.me(), c.machine); err != nil {
@@ -129,11 +129,11 @@ func (c *carrier) begin(ctx context.Context) error {
 			c.drop(key)
 		}
 	}
-	pending := c.settleAll(ctx) // before the claims of the earlier process end, because arrivals need them
+	pending := c.settleAll(ctx) // before the claims of an earlier process are dropped, because arrivals need the claims
 	if err := c.dir().dropClaims(ctx, c.me()); err != nil {
 		return err
 	}
-	if err := c.dir().dropOwnClaims(ctx, c.me(), pending); err != nil { // of an earlier process
+	if err := c.dir().dropOwnClaims(ctx, c.me(), pending); err != nil { // claims of an earlier process of this node
 		return err
 	}
 	list, err := c.dir().Held(ctx, c.me())
@@ -154,26 +154,26 @@ func (c *carrier) begin(ctx context.Context) error {
 	return c.readSnapshots(ctx)
 }
 
-// isBad reports whether another node, while this one was away, began to read the bucket's image of a sandbox here, and
-// found it bad. Then this node writes it to the bucket again.
+// isBad reports whether another node found the bucket's image of a sandbox of this node bad while this node was away.
+// Then this node writes the image to the bucket again.
 func (c *carrier) isBad(h Holder) bool {
 	self, _ := c.r.f.node.find(c.me())
-	return h.Stays != "" && self.State != hutch.NodeDraining // else it is why the sandbox cannot leave
+	return h.Stays != "" && self.State != hutch.NodeDraining // on a draining node, Stays is why the sandbox cannot leave
 }
 
 // sendAgain makes the next round write a sandbox to the bucket again, or make a new checkpoint of it.
 func (c *carrier) sendAgain(name Name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.kept, name) // the directory still has the old key, so the object stays until then
+	delete(c.kept, name) // until then the directory has the old key, so the object stays
 	if p, ok := c.points[name]; ok {
 		p.at, p.did = time.Time{}, travel.Activity{}
 		c.points[name] = p
 	}
 }
 
-// sendBadAgain makes the next round write the sandboxes here again whose images another node found bad. It can have
-// found that after this node returned.
+// sendBadAgain makes the next round write those sandboxes again whose images another node found bad. The other node may
+// have recorded that after this node returned.
 func (c *carrier) sendBadAgain(ctx context.Context) error {
 	list, err := c.dir().staying(ctx, c.me())
 	for _, h := range list {
@@ -240,8 +240,8 @@ func (c *carrier) write(ctx context.Context, name Name, of travel.Image, send fu
 	return c.writeAs(ctx, "", sealedAs(name, of.RecordKey), of, send, note)
 }
 
-// writeAs does the same as write, for an image that is bound to the text sealed. Its name in the bucket begins with
-// kind.
+// writeAs does the same as write, for an image that is bound to the text sealed (see sealedAs) and has a name in the
+// bucket that begins with kind.
 func (c *carrier) writeAs(ctx context.Context, kind, sealed string, of travel.Image, send func(io.Writer) error, note func(travel.Image) error) (travel.Image, error) {
 	if err := c.keepBuild(ctx, of.Needs); err != nil {
 		return travel.Image{}, fmt.Errorf("write the programs that it needs to the bucket: %w", err)
@@ -311,7 +311,7 @@ func (c *carrier) waking(ctx context.Context, name Name) error {
 	}
 	old, err := c.r.reserveWake(ctx, name, c.Checkpoints > 0)
 	if errors.Is(err, errMoved) {
-		c.r.f.background(func(ctx context.Context) { c.discard(ctx, name) }) // the caller holds its lock
+		c.r.f.background(func(ctx context.Context) { c.discard(ctx, name) }) // in the background, because the caller holds the sandbox's lock
 	}
 	if err != nil {
 		return err
@@ -324,8 +324,8 @@ func (c *carrier) waking(ctx context.Context, name Name) error {
 	return nil
 }
 
-// discard removes from this node a sandbox that moved to another one. A running one is ended: the other node continues
-// from its checkpoint.
+// discard removes from this node a sandbox that moved to another one. If it is running here, it is ended, because the
+// other node continues from its checkpoint.
 func (c *carrier) discard(ctx context.Context, name Name) {
 	c.mu.Lock()
 	delete(c.kept, name) // not the objects in the bucket: they belong to the other node now
@@ -340,9 +340,10 @@ func (c *carrier) discard(ctx context.Context, name Name) {
 	c.r.f.log.Warn("another node took over a sandbox while this one was away: the copy here is removed", "sandbox", name.ID)
 }
 
-// returned is called when this node can serve again, after a time in which other nodes could take over its sandboxes.
+// returned is called when this node can serve again after its lease had ended, so that other nodes may have taken over
+// its sandboxes.
 func (c *carrier) returned(ctx context.Context) error {
-	known := c.r.known() // before the list, which has all of them that are still here
+	known := c.r.known() // read before the list: a known sandbox that the list lacks has moved away
 	if err := c.dir().dropClaims(ctx, c.me()); err != nil {
 		return err
 	}
@@ -364,7 +365,8 @@ func (c *carrier) returned(ctx context.Context) error {
 	return c.readSnapshots(ctx)
 }
 
-// fetch brings to this node a sandbox from the bucket that the directory assigned to it, or whose fetcher it is.
+// fetch brings to this node a sandbox from the bucket that the directory has assigned to this node, or for which this
+// node is the fetcher (see fetcherOf).
 func (c *carrier) fetch(ctx context.Context, h Holder) error {
 	h.Image = h.inBucket()
 	end, err := c.lockTransfer(ctx, h.Name)
@@ -415,16 +417,16 @@ func (c *carrier) receive(ctx context.Context, h Holder) error {
 	return err
 }
 
-// notFetched gives up the claim to a sandbox that could not be fetched, unless its arrival is undecided, and returns the
-// error for callers.
+// notFetched gives up the claim to a sandbox that could not be fetched, and returns the error for callers. If the
+// arrival is undecided, the claim stays.
 func (c *carrier) notFetched(ctx context.Context, h Holder, err error) error {
-	if errors.Is(err, errMoved) { // its node is back, or it was destroyed
+	if errors.Is(err, errMoved) { // its earlier node is back, or the sandbox was destroyed
 		return errMoved
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // also when the transfer took too long, or this node ends
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second) // a new context, because the transfer may have taken too long, or this node may be ending
 	defer cancel()
 	c.noteLost(ctx, h, err)
-	if !errors.Is(err, travel.ErrUndecided) { // without the claim, the files here would be removed when it is settled
+	if !errors.Is(err, travel.ErrUndecided) { // without the claim, settling the arrival would remove the files here
 		if failed := c.dir().dropClaim(ctx, h.Name, c.me()); failed != nil {
 			c.r.f.log.Warn("the fleet's directory was not told that a sandbox could not be fetched", "sandbox", h.ID, "err", failed)
 		}
@@ -436,7 +438,7 @@ func (c *carrier) notFetched(ctx context.Context, h Holder, err error) error {
 	return hutch.Errorf(hutch.Unavailable, "the sandbox %q could not be fetched from the fleet's bucket: try again in a moment; the log of the node %s has the cause", h.ID, c.me()).Because(err)
 }
 
-// fetchLater does the same as fetch, in the background.
+// fetchLater fetches a sandbox in the background.
 func (c *carrier) fetchLater(ctx context.Context, h Holder) {
 	if c.hasFailed(h.Name) {
 		return
@@ -453,11 +455,11 @@ func (c *carrier) noteLost(ctx context.Context, h Holder, err error) {
 	}
 }
 
-// fetcherOf returns the live node that is to fetch a sandbox which is only in the bucket, or to which it is assigned. If
-// there is none yet, or the fetcher of a dead node's sandbox is not ready any more, it chooses one, with a preference for
-// the node named in first.
+// fetcherOf returns the live node that is to fetch a sandbox that is only in the bucket. If no node is chosen yet, or
+// the chosen node for a dead node's sandbox is not ready any more, it chooses one, with a preference for the node named
+// in first.
 func (c *carrier) fetcherOf(ctx context.Context, h *Holder, first string) (node string, err error) {
-	if node = h.Node; h.Here { // the node that has it is away
+	if node = h.Node; h.Here { // h.Here: the node with the sandbox is away
 		node = h.Fetcher
 	}
 	if info, ok := c.r.f.node.find(node); ok && info.Alive && (!h.Here || info.State == hutch.NodeReady) {
@@ -494,8 +496,9 @@ func (f *Fleet) Destroy(ctx context.Context, id string, force bool) (hutch.Destr
 	return f.carrier.Engine.Retire(ctx, h.Owner, h.ID)
 }
 
-// arrived records that this node has fetched a sandbox. It tries again when the database's answer is lost. If there is
-// no answer, the arrival is undecided: if the directory has recorded the sandbox here, the files here must stay.
+// arrived records that this node has fetched a sandbox. It tries again when the database's answer is lost. If no try is
+// answered, the arrival is undecided: the files here must stay, because the directory may have recorded the sandbox
+// here.
 func (c *carrier) arrived(ctx context.Context, h Holder) (err error) {
 	for range arriveTries {
 		if err = c.recordArrival(context.WithoutCancel(ctx), h); err == nil || errors.Is(err, errMoved) {
@@ -530,15 +533,15 @@ func (f *Fleet) fetchToNode(ctx context.Context, h Holder) (node string, err err
 	if err != nil {
 		return "", err
 	}
-	_, err = p.Sandbox(caller.WithOwner(ctx, caller.Owner{ID: h.Owner}), h.ID) // the node's door fetches the sandbox
+	_, err = p.Sandbox(caller.WithOwner(ctx, caller.Owner{ID: h.Owner}), h.ID) // the other node fetches the sandbox when it is asked for it
 	if err = plain(err); isMissing(err) {
-		err = errMoved // it has returned with its node
+		err = errMoved // it is on a node again, because that node has returned
 	}
 	return node, err
 }
 
-// around is a wrap.Hook. Before a call about a sandbox of this node that is only in the bucket, it fetches that sandbox. A sandbox that cannot wake here
-// for lack of room leaves for another node.
+// around is a wrap.Hook. Before a call about a sandbox of this node that is only in the bucket, it fetches that
+// sandbox. If there is no capacity here to wake a sandbox, the sandbox moves to another node.
 func (r *resident) around(ctx context.Context, c verb.Call, _ any, run func(context.Context) error) error {
 	f := r.f
 	name := nameIn(ctx, c.Sandbox)
@@ -600,7 +603,7 @@ func each[T any](c *carrier, ctx context.Context, list []T, do func(context.Cont
 	}
 }
 
-// keepLater does the same as keep, in the background.
+// keepLater writes a sandbox to the bucket in the background, as keep does.
 func (c *carrier) keepLater(ctx context.Context, sb hutch.Sandbox) {
 	name := Name{sb.Owner, sb.ID}
 	if !sb.Status.Sleeps() {
@@ -621,7 +624,7 @@ func (c *carrier) noteFailed(name Name) {
 	c.failed[name] = time.Now()
 }
 
-// hasFailed reports whether a sandbox could not be sent or fetched, and the pause after that is not over.
+// hasFailed reports whether sending or fetching a sandbox failed less than retryKeep ago.
 func (c *carrier) hasFailed(name Name) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -633,7 +636,7 @@ func (c *carrier) hasFailed(name Name) bool {
 	return failed
 }
 
-// keepAll returns when each sleeping sandbox here is in the bucket or could not be written to it.
+// keepAll writes the sleeping sandboxes here to the bucket. It returns after one attempt for each of them.
 func (c *carrier) keepAll(ctx context.Context) {
 	list, err := c.r.all(ctx)
 	if err != nil {
@@ -656,15 +659,15 @@ func (c *carrier) keepNow(ctx context.Context, name Name) error {
 	return err
 }
 
-// sendAway puts a sandbox of a drained node to sleep and moves it to another node. A sandbox that cannot leave is not
-// changed, and the directory records why.
+// sendAway puts a sandbox of a drained node to sleep and moves it to another node. If the sandbox cannot leave, it is
+// not changed, and the directory records why.
 func (c *carrier) sendAway(ctx context.Context, sb hutch.Sandbox) {
 	name := Name{sb.Owner, sb.ID}
 	err := c.handOver(ctx, sb, name)
 	c.did(Left, err)
 	why := ""
 	if err != nil && ctx.Err() == nil {
-		why = err.Error() // an operator reads the reason
+		why = err.Error() // the full error, because an operator reads the reason
 		c.r.f.log.Warn("a sandbox cannot leave this node", "sandbox", sb.ID, "err", err)
 	}
 	if err != nil {
@@ -721,7 +724,7 @@ func (c *carrier) handOver(ctx context.Context, sb hutch.Sandbox, name Name) err
 	return nil
 }
 
-// adoptOrphans takes over sandboxes of nodes that have been dead for a while. Each is fetched by one node.
+// adoptOrphans takes over sandboxes of nodes that have been dead for a while. Each of them is fetched by one node.
 func (c *carrier) adoptOrphans(ctx context.Context) {
 	if _, dead := c.r.f.node.others(); len(dead) == 0 {
 		return
@@ -735,7 +738,7 @@ func (c *carrier) adoptOrphans(ctx context.Context) {
 		if c.hasFailed(h.Name) {
 			continue
 		}
-		if to, err := c.fetcherOf(ctx, &h, ""); err == nil && to == c.me() { // another node can have claimed it first
+		if to, err := c.fetcherOf(ctx, &h, ""); err == nil && to == c.me() { // else another node has claimed it first
 			mine = append(mine, h)
 		}
 	}

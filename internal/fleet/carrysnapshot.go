@@ -15,7 +15,7 @@ import (
 	"hutch/internal/travel"
 )
 
-// Snapshotters are the snapshots of a node; package engine says more of each method.
+// Snapshotters moves the snapshots of a node to and from a bucket. The methods are documented in package engine.
 type Snapshotters interface {
 	SendSnapshot(ctx context.Context, id string, do func(ctx context.Context, img travel.Image, send func(io.Writer) error) error) error
 	ReceiveSnapshot(ctx context.Context, v hutch.Snapshot, read func(to func(io.Reader) error) error, commit func(context.Context) error) error
@@ -23,20 +23,21 @@ type Snapshotters interface {
 	CheckSnapshotsElsewhere(n int, size int64) error
 }
 
-// copiesEvery is how often a node looks for old copies of snapshots: those that another node has now, or only the bucket.
+// copiesEvery is how often a node looks for old copies of snapshots. An old copy is of a snapshot that, by the
+// directory, another node has now, or only the bucket.
 const copiesEvery = time.Minute
 
-// recheckBad is the pause before the object of an old copy, which was bad, is read again.
+// recheckBad is the pause before a bad object in the bucket, whose old copy is here, is read again.
 const recheckBad = 10 * time.Minute
 
-// syncTime bounds one comparison of the directory with this node, for which calls can wait.
+// syncTime bounds one comparison of the directory with this node, because calls can wait for it.
 const syncTime = 10 * time.Second
 
-// snapshotKey begins the names of snapshots in the bucket. Nodes of older versions do not know them, and leave objects
-// with such a name when they remove images that belong to no sandbox.
+// snapshotKey is the prefix of the names of snapshots in the bucket. With it, nodes of older versions do not take a
+// snapshot for an image without a sandbox, which they would remove.
 const snapshotKey = "snapshot-"
 
-// localSnapshots lists the snapshots here, as the server sees them.
+// localSnapshots lists all snapshots here, as the server itself sees them.
 func (c *carrier) localSnapshots(ctx context.Context) (map[string]hutch.Snapshot, error) {
 	list, err := c.r.here.Snapshots(caller.With(ctx, caller.Caller{}))
 	all := make(map[string]hutch.Snapshot, len(list))
@@ -46,8 +47,8 @@ func (c *carrier) localSnapshots(ctx context.Context) (map[string]hutch.Snapshot
 	return all, err
 }
 
-// readSnapshots learns which snapshots the directory has on this node, when the node starts or gets its lease back. A
-// snapshot that is not here is released: the next node that needs it fetches it from the bucket.
+// readSnapshots learns which snapshots are on this node by the directory, when the node starts or gets its lease back.
+// A snapshot that is not here is released: the next node that needs it fetches it from the bucket.
 func (c *carrier) readSnapshots(ctx context.Context) error {
 	c.snapshots.syncing.Lock()
 	defer c.snapshots.syncing.Unlock()
@@ -80,7 +81,7 @@ func (c *carrier) readSnapshots(ctx context.Context) error {
 	return nil
 }
 
-// oldCopies lists the snapshots of which this node has old copies, and removes the copies of those that were deleted.
+// oldCopies lists the snapshots whose old copies are on this node. It removes the old copies of deleted snapshots.
 func (c *carrier) oldCopies(ctx context.Context) ([]snapshotRow, error) {
 	deleted, list, err := c.dir().copies(ctx, c.me())
 	if err != nil {
@@ -97,8 +98,9 @@ func (c *carrier) oldCopies(ctx context.Context) ([]snapshotRow, error) {
 	return list, nil
 }
 
-// checkCopy removes an old copy of a snapshot, once the bucket's object was read to its end. If that was changed or is
-// lost, the copy here can be the only good one. So it stays, and this node has the snapshot again unless a live node has it.
+// checkCopy reads the bucket's object of a snapshot to its end, and then removes the old copy here. If the object was
+// changed or is lost, the copy here can be the only good one. So the copy stays, and this node takes the snapshot back
+// unless a live node has it.
 func (c *carrier) checkCopy(ctx context.Context, s snapshotRow) {
 	id := s.Record.ID
 	if s.Image == nil || c.snapshots.failedWithin(id, recheckBad) {
@@ -120,11 +122,11 @@ func (c *carrier) checkCopy(ctx context.Context, s snapshotRow) {
 	}
 }
 
-// isBad reports whether an error of [travel.Check] says that the bucket has lost an object, or has a changed one.
+// isBad reports whether an error of [travel.Check] means that an object in the bucket is lost or was changed.
 func isBad(err error) bool { return errors.Is(err, travel.ErrForged) || errors.Is(err, fs.ErrNotExist) }
 
-// takeBack makes a snapshot that is bad in the bucket one of this node again, which has a copy of it, and writes it to the
-// bucket again. A live node that has it keeps it.
+// takeBack assigns a snapshot that is bad in the bucket to this node again, because this node has a copy, and writes
+// the copy to the bucket. If a live node has the snapshot, takeBack does nothing.
 func (c *carrier) takeBack(ctx context.Context, s snapshotRow) {
 	id := s.Record.ID
 	if !c.snapshotLocks.Try(id) {
@@ -142,7 +144,8 @@ func (c *carrier) takeBack(ctx context.Context, s snapshotRow) {
 	}
 }
 
-// removeCopy removes an old copy of a snapshot. If it is used or fetched just now, it stays until the next time.
+// removeCopy removes an old copy of a snapshot. If the snapshot is being used or fetched, the copy stays until the next
+// time.
 func (c *carrier) removeCopy(ctx context.Context, id string) {
 	if !c.snapshotLocks.Try(id) {
 		return
@@ -199,12 +202,12 @@ func (c *carrier) syncSnapshots(ctx context.Context) error {
 	return nil
 }
 
-// recordSnapshot records one snapshot as its owner sees it, so the record has no secret of the owner. If the directory
-// has the snapshot elsewhere, the files here are an old copy, and checkCopy decides about them.
+// recordSnapshot records one snapshot as its owner sees it, so the record contains no secret of the owner. If the
+// snapshot is elsewhere by the directory, the files here are an old copy, and checkCopy decides about them.
 func (c *carrier) recordSnapshot(ctx context.Context, v hutch.Snapshot) error {
 	if _, known := c.snapshots.find(v.ID); !known {
-		// Else it is just leaving this node or coming to it: if it left between the list here and the directory's answer, and
-		// was claimed again, it would count as deleted.
+		// If the lock is taken, the snapshot is just leaving this node or coming to it. It is skipped: if it left
+		// between the list here and the directory's answer, and was claimed again, it would count as deleted.
 		if !c.snapshotLocks.Try(v.ID) {
 			return nil
 		}
@@ -255,7 +258,7 @@ func (c *carrier) snapshotRound(ctx context.Context) {
 	each(c, ctx, due, c.keepSnapshotNow)
 }
 
-// findOld is oldCopies with a time limit, because calls can wait for it.
+// findOld calls oldCopies with a time limit, because calls can wait for it.
 func (c *carrier) findOld(ctx context.Context) ([]snapshotRow, error) {
 	c.snapshots.syncing.Lock()
 	defer c.snapshots.syncing.Unlock()
@@ -264,7 +267,7 @@ func (c *carrier) findOld(ctx context.Context) ([]snapshotRow, error) {
 	return c.oldCopies(ctx)
 }
 
-// keepSnapshots returns when each snapshot here is in the bucket or could not be written to it.
+// keepSnapshots writes the snapshots here to the bucket. It returns after one attempt for each of them.
 func (c *carrier) keepSnapshots(ctx context.Context) {
 	if err := c.syncSnapshots(ctx); err != nil {
 		c.r.f.log.Warn("the snapshots here could not be recorded for the bucket", "err", err)
@@ -276,7 +279,7 @@ func (c *carrier) keepSnapshots(ctx context.Context) {
 func (c *carrier) keepSnapshotNow(ctx context.Context, id string) {
 	err := c.keepSnapshot(ctx, id)
 	if errors.Is(err, errMoved) {
-		c.snapshots.remove(id) // the next comparison finds out what it is now
+		c.snapshots.remove(id) // the next comparison finds out the snapshot's state
 		return
 	}
 	if err == nil || ctx.Err() != nil {
@@ -322,15 +325,15 @@ func sealedSnapshot(owner, id string) string {
 // snapshot that cannot leave is not changed, and the directory records why.
 func (c *carrier) sendSnapshotAway(ctx context.Context, id string) {
 	err := c.releaseSnapshot(ctx, id)
-	if errors.Is(err, errMoved) { // another node took it over, or the answer was lost when it was released
-		c.snapshots.remove(id) // the next comparison finds out what it is now
+	if errors.Is(err, errMoved) { // another node took it over, or an earlier release succeeded but its answer was lost
+		c.snapshots.remove(id) // the next comparison finds out the snapshot's state
 		return
 	}
 	if err == nil || ctx.Err() != nil || hutch.KindOf(err) == hutch.NotFound {
 		return
 	}
 	c.r.f.log.Warn("a snapshot cannot leave this node", "snapshot", id, "err", err)
-	c.dir().recordSnapshotStay(ctx, c.me(), id, err.Error()) // an operator reads the reason
+	c.dir().recordSnapshotStay(ctx, c.me(), id, err.Error()) // the full error, because an operator reads the reason
 }
 
 // releaseClaims gives up snapshots that were claimed for a node that is now drained, and that it has not begun to
@@ -373,12 +376,12 @@ func (c *carrier) releaseSnapshot(ctx context.Context, id string) error {
 	case err != nil:
 		return fmt.Errorf("read it back from the bucket: %w", err)
 	}
-	if err := c.snapshotLocks.Take(ctx, id); err != nil { // this node can claim it as soon as it is released
+	if err := c.snapshotLocks.Take(ctx, id); err != nil { // because this node can claim the snapshot as soon as it is released
 		return err
 	}
 	defer c.snapshotLocks.Put(id)
 	err := c.Engine.DepartSnapshot(ctx, id, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, syncTime) // creates wait for it
+		ctx, cancel := context.WithTimeout(ctx, syncTime) // a limit, because creates wait for it
 		defer cancel()
 		err := c.dir().leaveSnapshot(ctx, c.me(), id, s.image.Key)
 		if err == nil {
@@ -393,8 +396,8 @@ func (c *carrier) releaseSnapshot(ctx context.Context, id string) error {
 	return err
 }
 
-// bringSnapshot fetches a snapshot that was claimed for this node from the bucket. After an error the claim is given
-// up.
+// bringSnapshot fetches a snapshot that was claimed for this node from the bucket. After an error it gives up the
+// claim.
 func (c *carrier) bringSnapshot(ctx context.Context, s snapshotRow) error {
 	id := s.Record.ID
 	if err := c.snapshotLocks.Take(ctx, id); err != nil {
@@ -402,7 +405,7 @@ func (c *carrier) bringSnapshot(ctx context.Context, s snapshotRow) error {
 	}
 	defer c.snapshotLocks.Put(id)
 	if known, here := c.snapshots.find(id); here {
-		c.snapshots.set(id, known) // it can have been an old copy until the claim
+		c.snapshots.set(id, known) // it may have been an old copy before the claim
 		return nil
 	}
 	ctx, cancel := c.transferContext(ctx)
@@ -421,7 +424,7 @@ func (c *carrier) bringSnapshot(ctx context.Context, s snapshotRow) error {
 		c.r.f.log.Warn("the fleet's directory was not told that a snapshot is in the bucket only", "snapshot", id, "err", released)
 	}
 	switch {
-	case errors.Is(err, errMoved), errors.Is(err, travel.ErrLost) && moved: // its object is deleted with it
+	case errors.Is(err, errMoved), errors.Is(err, travel.ErrLost) && moved: // deleting a snapshot deletes its object
 		return hutch.Errorf(hutch.NotFound, "there is no snapshot %q any more: it was deleted while it was fetched from the fleet's bucket", id)
 	case errors.Is(err, travel.ErrForged):
 		return hutch.Errorf(hutch.Denied, "the snapshot %q in the bucket was not written by this fleet, or was changed since: nothing of it was used; restore the object %s in the bucket from a copy, or delete the snapshot", id, s.Image.Key)
@@ -449,10 +452,10 @@ func (c *carrier) fetchSnapshot(ctx context.Context, s snapshotRow) error {
 		mine, err = c.dir().hasSnapshot(ctx, c.me(), id, s.Image.Key)
 		return err
 	})
-	switch { // not earlier: what is known and not here counts as deleted
+	switch { // not earlier: a known snapshot that is not here counts as deleted
 	case err == nil && mine:
 		c.snapshots.set(id, keptSnapshot{owner: s.Record.Owner, image: s.Image})
-	case err == nil: // this node got full, and another one has it now; the calls that waited use the files here
+	case err == nil: // this node was full, so another one has the snapshot now; calls that waited use the files here
 		c.snapshots.noteOld(id)
 	}
 	return err

@@ -19,7 +19,7 @@ type point struct {
 	at     time.Time // when it was made, or later if nothing had changed until then
 	did    travel.Activity
 	failed time.Time // when a checkpoint last failed
-	late   bool      // the log says already that the checkpoint is late
+	late   bool      // it is already logged that the checkpoint is late
 }
 
 func (c *carrier) pointOf(name Name) point {
@@ -28,7 +28,8 @@ func (c *carrier) pointOf(name Name) point {
 	return c.points[name]
 }
 
-// setPoint records the checkpoint of a sandbox, the zero point for none, and removes the previous one from the bucket.
+// setPoint records the checkpoint of a sandbox, and removes the previous one from the bucket. The zero point means no
+// checkpoint.
 func (c *carrier) setPoint(name Name, p point) {
 	c.mu.Lock()
 	old := c.points[name].key
@@ -62,7 +63,7 @@ func (c *carrier) saveAwake(ctx context.Context, list []hutch.Sandbox) {
 	}
 }
 
-// noteFailure decides when a checkpoint that failed is tried again: soon, if the sandbox is only in use.
+// noteFailure decides when a failed checkpoint is tried again: soon, if it failed only because the sandbox was in use.
 func (c *carrier) noteFailure(sb hutch.Sandbox, name Name, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +114,7 @@ func (c *carrier) checkpoint(ctx context.Context, name Name, last point) error {
 		return err
 	})
 	switch {
-	case errors.Is(err, errMoved): // the sandbox was put to sleep or destroyed, or an earlier answer was lost
+	case errors.Is(err, errMoved): // the sandbox sleeps or is destroyed, or the answer to an earlier try was lost
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if p, ok := c.points[name]; ok {
@@ -132,8 +133,8 @@ func (c *carrier) checkpoint(ctx context.Context, name Name, last point) error {
 	return nil
 }
 
-// resume wakes a sandbox that has arrived here as a checkpoint, because it was awake on its earlier node. It tries again
-// while that is not possible yet: the sandbox can have arrived before this node has joined its fleet.
+// resume wakes a sandbox that has arrived here as a checkpoint, because it was awake on its earlier node. It tries
+// again while waking is not possible yet, because the sandbox can arrive before this node has joined its fleet.
 func (c *carrier) resume(ctx context.Context, h Holder) {
 	var err error
 	for range resumeTries {

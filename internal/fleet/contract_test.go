@@ -11,7 +11,7 @@ import (
 	"hutch/internal/wrap"
 )
 
-// TestContract: a fleet of three is one server. Each call goes to another node than the one before.
+// TestContract: a fleet of three nodes behaves as one server. Each call goes to another node than the call before.
 func TestContract(t *testing.T) {
 	servicetest.Run(t, func(t *testing.T) hutch.Service {
 		b := newBed(t, 3)

@@ -13,7 +13,8 @@ import (
 	"hutch/internal/caller"
 )
 
-// Create implements hutch.Service: it reserves the id and room on a node in one transaction, and then calls that node.
+// Create implements hutch.Service: it reserves the id and the capacity on a node in one transaction, and then calls
+// that node.
 func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
 	if err := f.node.serving(); err != nil {
 		return hutch.Sandbox{}, err
@@ -32,7 +33,7 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 		return f.resident.Create(ctx, req)
 	}
 	want, err := f.want(ctx, name, req)
-	if err != nil || want.moves() { // a sandbox that exists needs neither its snapshot nor its volumes here
+	if err != nil || want.moves() { // an existing sandbox needs neither its snapshot nor its volumes here
 		if sb, done, err := f.createWhereHeld(ctx, name, req); done {
 			return sb, err
 		}
@@ -43,7 +44,7 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 	if err != nil {
 		return hutch.Sandbox{}, err
 	}
-	if want.From != nil && req.Snapshot == "" && req.Template == "" { // the image is the name of a template
+	if want.From != nil && req.Snapshot == "" && req.Template == "" { // the image in the request is the name of a template
 		req.Image, req.Template = "", req.Image
 	}
 	for moved := false; ; {
@@ -57,7 +58,7 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 		if err != nil {
 			return hutch.Sandbox{}, err
 		}
-		if !made && f.carrier != nil { // the sandbox can be in the bucket
+		if !made && f.carrier != nil { // only the bucket may have the sandbox
 			if sb, done, err := f.createWhereHeld(ctx, name, req); done {
 				return sb, err
 			}
@@ -71,7 +72,8 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 			f.remember(name, at)
 		}
 		if made && notReached(err) {
-			// The call did not reach the node, so its capacity is free again. Its lease will show that it is away.
+			// The call did not reach the node, so the reservation is freed. The node's lease will show that the node is
+			// away.
 			if err := f.freeSoon(ctx, at, name); err != nil {
 				return hutch.Sandbox{}, err
 			}
@@ -83,16 +85,16 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 	}
 }
 
-// freeSoon gives back the reservation of a sandbox that was not made, also if its caller has left meanwhile.
+// freeSoon frees the reservation of a sandbox that was not made, even if the caller has left meanwhile.
 func (f *Fleet) freeSoon(ctx context.Context, node string, name Name) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	return f.dir.free(ctx, node, name)
 }
 
-// createWhereHeld calls another node that has the sandbox already. It returns false if no other node has it.
+// createWhereHeld calls another node that has the sandbox already. done is false if no other node has it.
 func (f *Fleet) createWhereHeld(ctx context.Context, name Name, req hutch.CreateRequest) (sb hutch.Sandbox, done bool, err error) {
-	f.forget(name) // the sandbox can have left the node where it was
+	f.forget(name) // the sandbox may have left the remembered node
 	p, _, err := f.locate(ctx, name)
 	if err != nil || p == nil {
 		return hutch.Sandbox{}, err != nil, err
@@ -109,7 +111,7 @@ func (f *Fleet) createAt(ctx context.Context, node string, req hutch.CreateReque
 	return p.Create(ctx, req)
 }
 
-// want returns the placement that a sandbox needs.
+// want returns the requirements for the placement of a new sandbox.
 func (f *Fleet) want(ctx context.Context, name Name, req hutch.CreateRequest) (placement, error) {
 	owner, _ := caller.OwnerOf(ctx)
 	limits := req.Limits
@@ -167,13 +169,13 @@ func (f *Fleet) beginsAs(ctx context.Context, req hutch.CreateRequest) (*snapsho
 		}
 	}
 	if i < 0 {
-		return nil, nil // the engine reports what is missing
+		return nil, nil // the engine reports the missing snapshot or template
 	}
 	return &all[i], nil
 }
 
-// mounts returns the node with the volumes of a new sandbox, "" if it has none. It refuses a snapshot that cannot come
-// to that node.
+// mounts returns the node with the volumes of a new sandbox, or "" for no volumes. It returns an error if the sandbox's
+// snapshot cannot come to that node.
 func (f *Fleet) mounts(ctx context.Context, req hutch.CreateRequest, from *snapshotOn) (node string, err error) {
 	list := req.Volumes
 	if from != nil && from.Template != nil {
@@ -202,7 +204,7 @@ func (f *Fleet) mounts(ctx context.Context, req hutch.CreateRequest, from *snaps
 type volumeOn struct{ name, node string }
 
 // nodeOfVolumes returns the node that has the volumes of a sandbox: this node, if it has them all. If all nodes have
-// answered and none has one of them, it returns this node, which reports what is missing.
+// answered and a volume is on none of them, it returns this node, which then reports the missing volume.
 func (f *Fleet) nodeOfVolumes(ctx context.Context, list []hutch.VolumeMount) (string, error) {
 	me := f.node.info.ID
 	if f.opt.Volumes == nil {
@@ -253,8 +255,8 @@ func (f *Fleet) nodeOfVolumes(ctx context.Context, list []hutch.VolumeMount) (st
 	return "", hutch.Errorf(hutch.Conflict, "a sandbox needs all its volumes on one node, and these are on several: %s", strings.Join(at, ", ")).Naming(hutch.AboutField, "volumes")
 }
 
-// lostVolume returns an error for a volume that no node has listed, if a node that can have it is away or silent. If the
-// caller made the volume again, there would be two of that name when the node is back.
+// lostVolume returns an error for a volume that no node has listed, if it can be on a node that is away or silent.
+// Otherwise the caller would make the volume again, and there would be two of that name when the node is back.
 func (f *Fleet) lostVolume(name string, silent []string) error {
 	_, away := f.node.others()
 	for _, info := range away {
@@ -268,8 +270,9 @@ func (f *Fleet) lostVolume(name string, silent []string) error {
 		Naming(hutch.AboutField, "volumes").With("node", silent[0])
 }
 
-// lostSnapshot returns an error if a snapshot is not in the bucket and its node is away. Without shared, only the caller's
-// own count: while they are away, one that another owner shares under the same name does not replace them.
+// lostSnapshot returns an error if a snapshot is not in the bucket and its node is away. If shared is false, only the
+// caller's own snapshots count: while one of these is away, a shared snapshot of another owner with the same name does
+// not replace it.
 func (f *Fleet) lostSnapshot(ctx context.Context, asked string, shared bool) error {
 	if f.carrier == nil {
 		return nil
@@ -284,8 +287,9 @@ func (f *Fleet) lostSnapshot(ctx context.Context, asked string, shared bool) err
 	return nil
 }
 
-// claimForCreate chooses the node that is to fetch the snapshot of a new sandbox, if no live node has the snapshot, or the
-// node of the sandbox's volumes does not. If another create has chosen a node in the meantime, it returns that node.
+// claimForCreate chooses the node that is to fetch the snapshot of a new sandbox, if the snapshot is on no live node,
+// or not on the node of the sandbox's volumes. If another create has chosen a node in the meantime, it returns that
+// node.
 func (f *Fleet) claimForCreate(ctx context.Context, want placement) (only []string, err error) {
 	row := *want.From.row
 	to, err := f.dir.nodeFor(ctx, row.cargo(&want), f.node.info.ID, "")
@@ -308,11 +312,12 @@ func (f *Fleet) claimForCreate(ctx context.Context, want placement) (only []stri
 	return nil, errBusySnapshot(row.Record.ID)
 }
 
-// moveSnapshot assigns a snapshot whose node has refused the new sandbox to a node that suits and has room: its node is full,
-// cordoned or draining, or does not suit. If no node can have it, the error is that of its node.
+// moveSnapshot assigns a snapshot to another node when its node has refused the new sandbox, because that node is full,
+// cordoned or draining, or does not suit. The other node suits and has capacity. If there is no such node, the error is
+// the refusal of the snapshot's node.
 func (f *Fleet) moveSnapshot(ctx context.Context, want *placement, refused error) error {
 	if suitsNoNode(refused) && !isOwn(ctx, want.From.Snapshot) {
-		if hutch.KindOf(refused) != hutch.Invalid { // its node has an older version
+		if hutch.KindOf(refused) != hutch.Invalid { // the snapshot's node has an older version
 			return refused
 		}
 		return want.staysShared()
@@ -331,7 +336,8 @@ func (f *Fleet) moveSnapshot(ctx context.Context, want *placement, refused error
 }
 
 // staysShared returns the error for a sandbox that the node of its snapshot does not suit, if another owner shares the
-// snapshot. It stays there: otherwise callers could take it off the node that its owner uses, and from each other.
+// snapshot. A shared snapshot stays on its node: otherwise callers could take it away from its owner and from each
+// other.
 func (p placement) staysShared() error {
 	field, why, next := "tolerations", "has a taint that the sandbox does not tolerate", "give tolerations, or ask an administrator, who sees the taints with `hutch node ls`"
 	if len(p.About.NodeSelector) > 0 {
@@ -349,7 +355,7 @@ func (f *Fleet) CreateTemplate(ctx context.Context, req hutch.TemplateRequest) (
 	}
 	var at hutch.Service = f.resident
 	if req.From != "" && hutch.CheckID(req.From) == nil {
-		f.forget(nameIn(ctx, req.From)) // the sandbox can have left the node where it was
+		f.forget(nameIn(ctx, req.From)) // the sandbox may have left the remembered node
 		p, _, err := f.locate(ctx, nameIn(ctx, req.From))
 		if err != nil {
 			return hutch.Snapshot{}, err

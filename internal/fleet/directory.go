@@ -70,14 +70,14 @@ CREATE TABLE IF NOT EXISTS fleet_restores (
 );
 `
 
-// notices is the channel that notifies nodes when the table of nodes has changed.
+// notices is the channel of the database for changes of the table of nodes.
 const notices = "hutch_fleet_nodes"
 
 // NodeInfo is the directory's record of a node.
 type NodeInfo struct {
 	hutch.Node
-	print     string   // fingerprint of its certificate: a removed node is still refused when another machine joins under its name
-	abilities []string // what it knows of what older versions would ignore
+	print     string   // fingerprint of its certificate; a removed node stays refused after another machine has joined with its name
+	abilities []string // its abilities (see abilities.go)
 }
 
 // Name identifies a sandbox in the directory.
@@ -90,8 +90,7 @@ type Name struct {
 const newSchema = "hutch"
 
 // findSchema returns the schema with the tables of the fleet. Tables of older versions can be in any schema, usually
-// "public". Tables that other users of the database have made are not the fleet's, even if the search path leads to
-// them first.
+// "public". It ignores tables that other users of the database have made, even if the search path leads to them first.
 func findSchema(ctx context.Context, c *pgx.Conn) (schema string, err error) {
 	err = c.QueryRow(ctx, `
 		SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, pg_database d, pg_roles me
@@ -127,7 +126,7 @@ func chooseSchema(ctx context.Context, cfg *pgxpool.Config) error {
 			return err
 		}
 	}
-	set := "SET search_path = " + pgx.Identifier{schema}.Sanitize() // a pooler refuses it as a parameter of the connection
+	set := "SET search_path = " + pgx.Identifier{schema}.Sanitize() // as a statement, because a pooler refuses it as a connection parameter
 	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.Exec(ctx, set)
 		return err
@@ -138,14 +137,14 @@ func chooseSchema(ctx context.Context, cfg *pgxpool.Config) error {
 // Directory is the state of a fleet in PostgreSQL: its nodes, and which node holds which sandbox.
 type Directory struct {
 	db *pgxpool.Pool
-	// lease has the connections for leases, which do not wait for calls of clients.
+	// lease has separate connections for leases, so that leases do not wait for calls of clients.
 	lease *pgxpool.Pool
 }
 
 const (
 	connectTime = 5 * time.Second
-	// abandoned is how long a node can pause in the middle of a transaction. Then the database ends it, and releases
-	// its locks, such as one on the row of another node, long before a lease ends.
+	// abandoned is how long a node can pause in the middle of a transaction before the database ends the transaction
+	// and releases its locks. It is much shorter than a lease, because a lock can be on the row of another node.
 	abandoned = 4 * time.Second
 )
 
@@ -193,7 +192,7 @@ func (d *Directory) Close() {
 	d.db.Close()
 }
 
-// databaseError returns the error for a database that does not answer, or not as expected.
+// databaseError returns the error for a database that does not answer, or gives an unexpected answer.
 func databaseError(err error) error {
 	if err == nil {
 		return nil

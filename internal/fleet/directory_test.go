@@ -41,7 +41,7 @@ func register(t testing.TB, nodes int, each int64) *Directory {
 	return d
 }
 
-// add adds a node that has not begun.
+// add adds a node that was never started.
 func (d *Directory) add(ctx context.Context, id, print string) error {
 	_, err := d.db.Exec(ctx, "INSERT INTO fleet_nodes (id, certificate) VALUES ($1, $2)", id, print)
 	return err
@@ -51,7 +51,7 @@ func at(id string) placement {
 	return placement{Name: Name{ID: id}, Memory: 512, CPU: 1}
 }
 
-// Sandboxes of others with the same id do not hide the one that only the bucket has.
+// TestOfLabel: sandboxes of other owners with the same id do not hide one that only the bucket has.
 func TestOfLabel(t *testing.T) {
 	t.Parallel()
 	d := register(t, 1, 2*mostOfLabel)
@@ -72,7 +72,8 @@ func TestOfLabel(t *testing.T) {
 	}
 }
 
-// TestBurst: however many creates come at once, no node is promised more than it has, and none is refused while there is room.
+// TestBurst: however many creates come at once, no node gets more than its capacity, and no create is refused while
+// there is capacity.
 func TestBurst(t *testing.T) {
 	t.Parallel()
 	d := register(t, 10, 98)
@@ -109,7 +110,7 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// TestOneID: creates that race for one id get one node, and one of them makes it.
+// TestOneID: creates that race for one id get the same node, and one of them makes the sandbox.
 func TestOneID(t *testing.T) {
 	t.Parallel()
 	d := register(t, 5, 30)
@@ -136,7 +137,8 @@ func TestOneID(t *testing.T) {
 	}
 }
 
-// TestPlacedWhileFreed: a create that comes while an earlier sandbox of its id is being removed gets a place of its own.
+// TestPlacedWhileFreed: a create that comes while an earlier sandbox of its id is being removed gets a placement of its
+// own.
 func TestPlacedWhileFreed(t *testing.T) {
 	t.Parallel()
 	d := register(t, 1, 30)
@@ -172,7 +174,8 @@ func TestPlacedWhileFreed(t *testing.T) {
 	}
 }
 
-// TestLimitOfAnOwner: the limit holds over all nodes, whichever node asks, and another owner's sandboxes do not count.
+// TestLimitOfAnOwner: the limit applies to the sum over all nodes, whichever node is called, and another owner's
+// sandboxes do not count.
 func TestLimitOfAnOwner(t *testing.T) {
 	t.Parallel()
 	d := register(t, 3, 30)
@@ -201,7 +204,7 @@ func TestLimitOfAnOwner(t *testing.T) {
 	}
 }
 
-// TestRoomComesBack: what is destroyed or asleep is promised nothing.
+// TestRoomComesBack: a sandbox that is destroyed or asleep reserves nothing.
 func TestRoomComesBack(t *testing.T) {
 	t.Parallel()
 	d := register(t, 1, 1)
@@ -225,7 +228,7 @@ func TestRoomComesBack(t *testing.T) {
 	}
 }
 
-// TestStates: a node that is cordoned, or whose lease is over, gets nothing new.
+// TestStates: a node that is cordoned, or whose lease is over, gets no new sandboxes.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	d := register(t, 3, 30)
@@ -257,7 +260,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestFence: a node stops before the database takes it for dead, and a copy of it ends it for good.
+// TestFence: a node stops serving before the database considers it dead. If a copy of its machine starts as the same
+// node, the original stops for good.
 func TestFence(t *testing.T) {
 	t.Parallel()
 	store := pgtest.New(t)
@@ -283,9 +287,9 @@ func TestFence(t *testing.T) {
 	done := make(chan struct{})
 	go func() { n.run(ctx, func(context.Context) {}); close(done) }()
 	t.Cleanup(func() { cancel(); <-done })
-	link.Hold() // nothing says that the network is cut
+	link.Hold() // the network is cut without a sign
 	for limit := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		list, err := d.List(t.Context()) // asked first: however slow the machine is, what is dead here must not serve below
+		list, err := d.List(t.Context()) // listed before serving is checked: a node that is dead here must not serve after that, however slow the machine is
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,7 +310,7 @@ func TestFence(t *testing.T) {
 			t.Fatal("it does not serve again")
 		}
 	}
-	if _, err := d.begin(t.Context(), NodeInfo{Node: hutch.Node{ID: "a"}}); err != nil { // a copy of its machine
+	if _, err := d.begin(t.Context(), NodeInfo{Node: hutch.Node{ID: "a"}}); err != nil { // as a copy of the machine would
 		t.Fatal(err)
 	}
 	for limit := time.Now().Add(2 * time.Minute); n.serving() != errCopy; time.Sleep(20 * time.Millisecond) {
@@ -344,7 +348,7 @@ func TestRestoredDatabase(t *testing.T) {
 		return out
 	}
 	backup := run("pg_dump", nil, "--clean", "--if-exists", store)
-	if err := n.renew(t.Context()); err != nil { // what the backup does not know
+	if err := n.renew(t.Context()); err != nil { // a renewal that the backup does not contain
 		t.Fatal(err)
 	}
 	run("psql", backup, "--quiet", "--set=ON_ERROR_STOP=1", store)
@@ -392,8 +396,8 @@ func TestNameOfARemovedNode(t *testing.T) {
 	}
 }
 
-// TestLeaseOfABusyNode: a lease is renewed while calls use all other connections, and while a long report of the node's
-// sandboxes is written to the directory.
+// TestLeaseOfABusyNode: a lease is renewed even while calls use all other connections and the node writes a long report
+// of its sandboxes to the directory.
 func TestLeaseOfABusyNode(t *testing.T) {
 	t.Parallel()
 	d := register(t, 1, 1)
@@ -419,7 +423,7 @@ func TestLeaseOfABusyNode(t *testing.T) {
 	go func() {
 		defer close(done)
 		n.run(ctx, func(ctx context.Context) {
-			close(telling) // twice would panic: one at a time
+			close(telling) // closing it twice would panic, so this checks that there is one report at a time
 			<-ctx.Done()
 		})
 	}()
@@ -433,7 +437,7 @@ func TestLeaseOfABusyNode(t *testing.T) {
 	}
 }
 
-// TestAbandonedTransaction: a node that stops in the middle of a transaction ends no lease of another.
+// TestAbandonedTransaction: a node that hangs in the middle of a transaction does not make another node's lease end.
 func TestAbandonedTransaction(t *testing.T) {
 	t.Parallel()
 	d := register(t, 1, 1)
@@ -457,7 +461,7 @@ func BenchmarkPlace(b *testing.B) {
 	d := register(b, 100, 1<<20)
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
-	go func() { // no lease runs out
+	go func() { // so that no lease runs out
 		for i := 0; ctx.Err() == nil; i = (i + 1) % 100 {
 			d.renew(ctx, NodeInfo{Node: hutch.Node{ID: fmt.Sprintf("n%d", i), Epoch: 1}}, 0)
 			time.Sleep(renewEvery / 100)
@@ -476,7 +480,8 @@ func BenchmarkPlace(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "placements/s")
 }
 
-// TestLeasesOfARestoredDatabase: the leases of a restored database have ended, and a process that runs as a node of it is not that node any more.
+// TestLeasesOfARestoredDatabase: the leases of a restored database have ended, and a process that ran as a node before
+// the restore is not that node any more.
 func TestLeasesOfARestoredDatabase(t *testing.T) {
 	t.Parallel()
 	d := register(t, 2, 1)
@@ -508,8 +513,8 @@ func TestLeasesOfARestoredDatabase(t *testing.T) {
 	}
 }
 
-// TestPlantedSchema: tables that another user of the database has put into the way of the search path are not used, new fleets keep
-// their tables in a schema of their own, and those of older versions are found where they are.
+// TestPlantedSchema: tables that another user of the database has planted in the search path are not used. New fleets
+// keep their tables in a schema of their own. Tables of older versions are found where they are.
 func TestPlantedSchema(t *testing.T) {
 	t.Parallel()
 	owner := pgtest.New(t)
@@ -532,7 +537,8 @@ func TestPlantedSchema(t *testing.T) {
 			admin.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
 		}
 	})
-	// What another user has planted comes first in the search path, and the fleet's user has all rights to it.
+	// The tables that another user has planted come first in the search path, and the fleet's user has all rights to
+	// it.
 	run("CREATE SCHEMA " + user + " AUTHORIZATION " + other + "; GRANT ALL ON SCHEMA " + user + " TO " + user)
 	run("CREATE TABLE " + user + ".fleet_nodes (id text); ALTER TABLE " + user + ".fleet_nodes OWNER TO " + other + "; GRANT ALL ON " + user + ".fleet_nodes TO " + user)
 	url, err := neturl.Parse(owner)

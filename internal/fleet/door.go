@@ -22,7 +22,7 @@ import (
 	"hutch/internal/rest"
 )
 
-// door answers other nodes: REST about this node, for callers that the other node has authenticated. It has its own
+// door serves REST about this node to other nodes, for callers that the other node has authenticated. It has its own
 // listener, which speaks TLS 1.3 and trusts only the fleet's authority.
 type door struct {
 	f      *Fleet
@@ -32,20 +32,20 @@ type door struct {
 	server *http.Server
 	ended  chan struct{}
 	cut    context.CancelFunc
-	joins  chan struct{} // bounds machines that join at once, so that strangers cannot keep the database busy
+	joins  chan struct{} // limits how many machines join at once, so that strangers cannot keep the database busy
 	slow   slowRequests
 }
 
 const (
 	mostJoins = 16
-	// mostOfNode limits the connections of one node, where each WebSocket has its own. mostConns limits all
+	// mostOfNode limits the connections of one node; each WebSocket has its own connection. mostConns limits all
 	// connections; beyond it, connections of strangers are closed first.
 	mostOfNode = 4096
 	mostConns  = 2 * mostOfNode
 )
 
-// joinBody limits the request of a stranger, and mostReads how many of them are read at once. A machine sends its request at
-// once, in a fraction of these bytes.
+// joinBody limits the request of a stranger, and mostReads how many of them are read at once. An honest machine sends
+// its request at once, and needs only a fraction of these bytes.
 const (
 	joinBody  = 16 << 10
 	mostReads = 64
@@ -74,7 +74,7 @@ func (s *slowRequests) begin(cut func()) (end func()) {
 	}
 }
 
-// open begins to answer on l.
+// open starts to serve the door on l.
 func (f *Fleet) open(l net.Listener, here rest.Options, memory *membudget.Budget) error {
 	pair, err := f.opt.Identity.pair()
 	if err != nil {
@@ -129,8 +129,8 @@ func (d *door) close() {
 	<-d.ended
 }
 
-// inside admits calls of other nodes. A removed node is refused at once, even with a valid certificate. A node that may not
-// serve refuses other nodes too.
+// inside admits calls of other nodes. A removed node is refused at once, even with a valid certificate. While this node
+// may not serve, it refuses other nodes too.
 func (d *door) inside(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, life, err := d.caller(r)
@@ -227,5 +227,5 @@ func (d *door) join(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(id)
 }
 
-// hutchText shortens a stranger's text for the log.
+// hutchText shortens the text of a stranger for the log.
 func hutchText(s string) string { return s[:min(len(s), hutch.MaxID)] }

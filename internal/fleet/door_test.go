@@ -36,7 +36,7 @@ func ask(t *testing.T, to *member, with *fleet.Identity, header string) (status 
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil } // whichever is asked for
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil } // whatever the server asks for
 	}
 	c := &http.Client{Transport: &http.Transport{TLSClientConfig: cfg}, Timeout: time.Minute}
 	defer c.CloseIdleConnections()
@@ -59,8 +59,8 @@ func ask(t *testing.T, to *member, with *fleet.Identity, header string) (status 
 // server is the header of a call of the server itself, which sees the sandboxes of every owner.
 var server = base64.RawURLEncoding.EncodeToString([]byte("{}"))
 
-// TestSlowStrangersKeepNoMachineOut: strangers whose requests to join never end do not keep a machine with a token out, and
-// few of them are read at once.
+// TestSlowStrangersKeepNoMachineOut: strangers whose requests to join never end do not keep a machine with a token out,
+// and only a few of those requests are read at once.
 func TestSlowStrangersKeepNoMachineOut(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 1)
@@ -74,7 +74,7 @@ func TestSlowStrangersKeepNoMachineOut(t *testing.T) {
 		}
 		defer conn.Close()
 		fmt.Fprint(conn, "POST /fleet/join HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n")
-		// The server answers 100 when it waits for the body.
+		// The server answers 100 Continue when it waits for the body.
 		r := bufio.NewReader(conn)
 		if line, err := r.ReadString('\n'); err != nil || !strings.Contains(line, "100") {
 			t.Fatalf("%q, %v", line, err)
@@ -125,8 +125,8 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
-// TestStolenCertificate: with the certificate of a removed node, no machine can pass for the node that has its name
-// now.
+// TestStolenCertificate: with the certificate of a removed node, a machine cannot pass for the new node of the same
+// name.
 func TestStolenCertificate(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)
@@ -150,7 +150,7 @@ func TestStolenCertificate(t *testing.T) {
 	}
 }
 
-// TestCallsOfARemovedNode: what a node has under way on others ends when it is removed.
+// TestCallsOfARemovedNode: the calls of a node to other nodes end when it is removed.
 func TestCallsOfARemovedNode(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)
@@ -182,7 +182,7 @@ func TestCallsOfARemovedNode(t *testing.T) {
 	}
 }
 
-// TestStrangersConnections: a connection that makes no call of a node is not kept.
+// TestStrangersConnections: a connection without a call from a node is closed soon.
 func TestStrangersConnections(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 1)
@@ -191,7 +191,7 @@ func TestStrangersConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(time.Minute)) // an idle one of a node is kept for longer than that
+	conn.SetDeadline(time.Now().Add(time.Minute)) // an idle connection of a node is kept for longer
 	if _, err := io.WriteString(conn, "GET /v1/sandboxes HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestStrangersConnections(t *testing.T) {
 	}
 }
 
-// TestJoining: a token is good once, in its time, and only for the fleet that it is of.
+// TestJoining: a token is valid once, until it expires, and only for its own fleet.
 func TestJoining(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 1)
@@ -241,7 +241,7 @@ func TestJoining(t *testing.T) {
 	if _, err := fleet.Join(t.Context(), first.addr, short, "late"); hutch.KindOf(err) != hutch.Denied {
 		t.Errorf("a token whose time is over: %v", err)
 	}
-	// A token says which fleet it is of: another server cannot pass for it, and does not get to see it.
+	// A token names its fleet, so another server cannot pass for that fleet, and does not see the token.
 	other := newBed(t, 1)
 	token, err = fleet.NewToken(t.Context(), b.dir, first.id, time.Hour)
 	if err != nil {
@@ -259,7 +259,7 @@ func TestJoining(t *testing.T) {
 		c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 		resp, err := c.Post("https://"+first.addr+"/fleet/join", "application/json", strings.NewReader(body))
 		if err != nil {
-			continue // the connection was closed on a body that is too large
+			continue // the connection was closed because the body is too large
 		}
 		resp.Body.Close()
 		if resp.StatusCode < 400 || resp.StatusCode >= 500 {
@@ -269,7 +269,7 @@ func TestJoining(t *testing.T) {
 	}
 }
 
-// TestASecondFleet: a database has one fleet.
+// TestASecondFleet: a database cannot have a second fleet.
 func TestASecondFleet(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 1)
@@ -283,7 +283,7 @@ func TestASecondFleet(t *testing.T) {
 	}
 }
 
-// TestIdentityFile: what makes a machine a node is for its owner's eyes.
+// TestIdentityFile: only the owner can read the identity file of a node.
 func TestIdentityFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "fleet", "node.json")
@@ -306,7 +306,7 @@ func TestIdentityFile(t *testing.T) {
 	}
 }
 
-// TestOwners: another node knows on whose behalf it is asked.
+// TestOwners: another node knows for which owner a call is.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 3)
@@ -336,13 +336,13 @@ func TestOwners(t *testing.T) {
 			}
 		}
 	}
-	// The same id of another owner is another sandbox.
+	// Sandboxes of two owners can have the same id.
 	if sb, err := b.nodes[1].Create(as("bob"), hutch.CreateRequest{ID: "box-0"}); err != nil || sb.Owner != "bob" {
 		t.Errorf("%+v %v", sb, err)
 	}
 }
 
-// TestDestroyedAndMadeAgain: a node that remembers where a sandbox was finds it where it is.
+// TestDestroyedAndMadeAgain: a node that remembers the old node of a sandbox finds it on its new node.
 func TestDestroyedAndMadeAgain(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 3)
@@ -353,7 +353,7 @@ func TestDestroyedAndMadeAgain(t *testing.T) {
 		for _, n := range b.nodes {
 			var in bytes.Buffer
 			res, err := n.Exec(t.Context(), "again", hutch.ExecRequest{Command: "cat", Stdin: strings.NewReader("hello")}, func(o hutch.Output) error { in.Write(o.Data); return nil })
-			if hutch.KindOf(err) == hutch.NotFound { // it could not be sent twice
+			if hutch.KindOf(err) == hutch.NotFound { // the call could not be sent twice
 				res, err = n.Exec(t.Context(), "again", hutch.ExecRequest{Command: "cat", Stdin: strings.NewReader("hello")}, func(o hutch.Output) error { in.Write(o.Data); return nil })
 			}
 			if err != nil || !res.Success() || in.String() != "hello" {
@@ -369,7 +369,7 @@ func TestDestroyedAndMadeAgain(t *testing.T) {
 	}
 }
 
-// only lets creates come to one node.
+// only makes all creates go to one node.
 func (b *bed) only(t *testing.T, name string) {
 	t.Helper()
 	for _, n := range b.nodes {
@@ -383,12 +383,13 @@ func (b *bed) only(t *testing.T, name string) {
 	}
 }
 
-// TestDestroyedWhereItIs: what a node says is destroyed and what it lists is what is there, although it remembers another node.
+// TestDestroyedWhereItIs: destructions and lists are about the node where a sandbox is now, although the called node
+// remembers another one.
 func TestDestroyedWhereItIs(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 3)
 	b.only(t, "node-b")
-	if _, err := b.nodes[0].Create(t.Context(), hutch.CreateRequest{ID: "again"}); err != nil { // it remembers
+	if _, err := b.nodes[0].Create(t.Context(), hutch.CreateRequest{ID: "again"}); err != nil { // node 0 remembers the node
 		t.Fatal(err)
 	}
 	if _, err := b.nodes[2].Destroy(t.Context(), "again", true); err != nil {
@@ -409,12 +410,13 @@ func TestDestroyedWhereItIs(t *testing.T) {
 	}
 }
 
-// TestItsNodeHasEnded: a node that remembers a sandbox on a node that has just ended asks where the sandbox is now.
+// TestItsNodeHasEnded: when the remembered node of a sandbox has just ended, the called node looks up where the sandbox
+// is now.
 func TestItsNodeHasEnded(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 3)
 	b.only(t, "node-b")
-	if _, err := b.nodes[0].Create(t.Context(), hutch.CreateRequest{ID: "moved"}); err != nil { // it remembers
+	if _, err := b.nodes[0].Create(t.Context(), hutch.CreateRequest{ID: "moved"}); err != nil { // node 0 remembers the node
 		t.Fatal(err)
 	}
 	if _, err := b.nodes[2].Destroy(t.Context(), "moved", true); err != nil {
@@ -429,14 +431,15 @@ func TestItsNodeHasEnded(t *testing.T) {
 	}
 	eventually(t, "a call finds it on the other node", func() bool {
 		res, err := b.nodes[0].Exec(t.Context(), "moved", hutch.ExecRequest{Command: "true"}, nil)
-		if err != nil && hutch.KindOf(err) != hutch.Unavailable { // the first call can break off with its connection
+		if err != nil && hutch.KindOf(err) != hutch.Unavailable { // the first call can fail because its connection breaks
 			t.Fatal(err)
 		}
 		return err == nil && res.Success()
 	})
 }
 
-// TestLateCreate: a create that arrives when its reservation is gone makes it again, or makes nothing.
+// TestLateCreate: a create that arrives after its reservation was freed makes the reservation again, or fails without a
+// sandbox.
 func TestLateCreate(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2, func(_ int, o *fleet.Options) { o.Room.Sandboxes = 2 })
@@ -465,7 +468,8 @@ func TestLateCreate(t *testing.T) {
 	}
 }
 
-// TestTypedOnce: what is typed comes whole or not at all, although the node remembers another node of the sandbox.
+// TestTypedOnce: typed text arrives completely or not at all, although the called node remembers the wrong node of the
+// sandbox.
 func TestTypedOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 3)
@@ -476,7 +480,7 @@ func TestTypedOnce(t *testing.T) {
 		}
 	}
 	on("node-b")
-	if _, err := b.nodes[0].Sandbox(t.Context(), "again"); err != nil { // it remembers
+	if _, err := b.nodes[0].Sandbox(t.Context(), "again"); err != nil { // node 0 remembers the node
 		t.Fatal(err)
 	}
 	if _, err := b.nodes[2].Destroy(t.Context(), "again", true); err != nil {
@@ -490,7 +494,7 @@ func TestTypedOnce(t *testing.T) {
 	typed := func() error {
 		return b.nodes[0].Input(t.Context(), "again", p.ID, strings.NewReader("all of it"), true)
 	}
-	if err := typed(); hutch.KindOf(err) == hutch.NotFound { // it could not be sent twice
+	if err := typed(); hutch.KindOf(err) == hutch.NotFound { // the call could not be sent twice
 		err = typed()
 		if err != nil {
 			t.Fatal(err)
@@ -504,7 +508,7 @@ func TestTypedOnce(t *testing.T) {
 	}
 }
 
-// TestSnapshotsOfOneName: a name is that of the node that is asked, if it has one.
+// TestSnapshotsOfOneName: a snapshot's name means the snapshot on the called node, if that node has one of that name.
 func TestSnapshotsOfOneName(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)
@@ -533,7 +537,7 @@ func TestSnapshotsOfOneName(t *testing.T) {
 	}
 }
 
-// TestTagsOverNodes: a name that moves is taken from the snapshot of another node.
+// TestTagsOverNodes: when a name is given to a new snapshot, the snapshot of that name on another node loses it.
 func TestTagsOverNodes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)
@@ -567,7 +571,8 @@ func TestTagsOverNodes(t *testing.T) {
 	}
 }
 
-// TestDiffOverNodes: any node compares a snapshot with what is on the node of the snapshot, and says where the rest is.
+// TestDiffOverNodes: any node can compare a snapshot with something on the same node, and the error for anything else
+// names the node of that.
 func TestDiffOverNodes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)
@@ -599,8 +604,8 @@ func TestDiffOverNodes(t *testing.T) {
 	}
 }
 
-// TestANodeGoesAway: what it holds is shown, and nothing is done to it; new sandboxes go elsewhere; and its ids are free when it
-// is removed.
+// TestANodeGoesAway: the sandboxes of a dead node are listed and not changed, new sandboxes go elsewhere, and its ids
+// are free when it is removed.
 func TestANodeGoesAway(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 3)
@@ -664,7 +669,8 @@ func TestANodeGoesAway(t *testing.T) {
 	}
 }
 
-// TestUnreachable: a node that does not answer, and whose lease is not over yet, costs a create nothing but time.
+// TestUnreachable: a create succeeds even if it is first sent to a node that does not answer and whose lease is not
+// over yet.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2, func(i int, o *fleet.Options) {
@@ -686,8 +692,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestCompleteLists: the complete service does not leave out a node that does not answer, whose data a deletion of an owner
-// would miss.
+// TestCompleteLists: the complete service returns an error if a node does not answer. Otherwise the deletion of an
+// owner would miss the data on that node.
 func TestCompleteLists(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2, func(i int, o *fleet.Options) {
@@ -711,7 +717,7 @@ func TestCompleteLists(t *testing.T) {
 	}
 }
 
-// TestReservationsAreFreed: what the engine ends by itself frees its reservation, and so does a create that fails.
+// TestReservationsAreFreed: the reservation is freed when the engine ends a sandbox by itself, and when a create fails.
 func TestReservationsAreFreed(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)
@@ -732,7 +738,8 @@ func TestReservationsAreFreed(t *testing.T) {
 	})
 }
 
-// TestManyVisitors: visitors who come at once, more than labels are looked for at a time, share one look-up.
+// TestManyVisitors: visitors who come at once share one look-up, even if there are more of them than look-ups are
+// allowed at a time.
 func TestManyVisitors(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)
@@ -761,7 +768,7 @@ func TestManyVisitors(t *testing.T) {
 	}
 }
 
-// hangingPreviews does not answer whether a node has a label that begins with "hang", until a channel is closed.
+// hangingPreviews waits until a channel is closed before it answers for a label that begins with "hang".
 type hangingPreviews struct {
 	hutch.Previews
 	asked atomic.Int32
@@ -776,7 +783,8 @@ func (p *hangingPreviews) Preview(label string) (hutch.Preview, error) {
 	return p.Previews.Preview(label)
 }
 
-// TestVisitorsOfOthers: neither visitors of many labels that no owner has, nor those of another owner's, keep out the visitors of a label.
+// TestVisitorsOfOthers: visitors of a label are served, however many visitors come for unknown labels or for the labels
+// of another owner.
 func TestVisitorsOfOthers(t *testing.T) {
 	t.Parallel()
 	slow := &hangingPreviews{until: make(chan struct{})}
@@ -814,7 +822,8 @@ func TestVisitorsOfOthers(t *testing.T) {
 	}
 }
 
-// TestSlowHolder: while a node does not answer whether it has a label, the others do not say that there is no such preview.
+// TestSlowHolder: while a node does not answer whether it has a label, the other nodes do not answer that the preview
+// does not exist.
 func TestSlowHolder(t *testing.T) {
 	t.Parallel()
 	slow := &hangingPreviews{until: make(chan struct{})}
@@ -833,7 +842,7 @@ func TestSlowHolder(t *testing.T) {
 	}
 }
 
-// TestPreviews: a label of one node is shown by the others, for as long as its port is exposed.
+// TestPreviews: all nodes serve the preview of a label on one node, for as long as the port is exposed.
 func TestPreviews(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 3)
@@ -878,8 +887,8 @@ func TestPreviews(t *testing.T) {
 	}
 }
 
-// TestNodesOfDifferentVersions: a node refuses a request that only a newer node knows, and says which. The newer node does not take
-// that for a sandbox that is gone.
+// TestNodesOfDifferentVersions: a node refuses a request that only a newer version knows, and names it. The newer node
+// does not mistake that for a missing sandbox.
 func TestNodesOfDifferentVersions(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)
@@ -907,8 +916,8 @@ func TestNodesOfDifferentVersions(t *testing.T) {
 	}
 }
 
-// TestClocksOfNodes: the certificates of nodes are good while their clocks are off by an hour, on the machine that has made them
-// and on one that checks them.
+// TestClocksOfNodes: the certificates of nodes are valid even if the clock of the machine that made one and the clock
+// of the machine that checks it are each off by an hour.
 func TestClocksOfNodes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)

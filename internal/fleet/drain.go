@@ -14,15 +14,15 @@ type Remainder struct {
 	Snapshots []KeptSnapshot `json:"snapshots"`
 }
 
-// settled reports whether nothing else can leave now.
+// settled reports whether everything that is left has a reason to stay.
 func (l Remainder) settled() bool {
 	return !slices.ContainsFunc(l.Sandboxes, func(h Holder) bool { return h.Stays == "" }) &&
 		!slices.ContainsFunc(l.Snapshots, func(s KeptSnapshot) bool { return s.Stays == "" })
 }
 
-// Drain makes a node move its sandboxes to other nodes and its snapshots to the bucket. It returns what is left when
-// everything that can leave has left, or after wait. A dead node moves nothing. Its sandboxes and snapshots in the
-// bucket are not returned, because other nodes take them.
+// Drain makes a node move its sandboxes to other nodes and its snapshots to the bucket. It returns after wait at the
+// latest, or earlier when everything that can leave has left. left is what is still there. A dead node moves nothing.
+// Its sandboxes and snapshots that are in the bucket are not in left, because other nodes take them.
 func (d *Directory) Drain(ctx context.Context, id string, wait time.Duration) (left Remainder, err error) {
 	if _, err := d.DrainNode(ctx, id); err != nil {
 		return left, err
@@ -59,5 +59,5 @@ func (d *Directory) Drain(ctx context.Context, id string, wait time.Duration) (l
 	}
 }
 
-// drainLook is how often Drain looks.
+// drainLook is how often Drain checks what is left.
 const drainLook = 500 * time.Millisecond

@@ -11,7 +11,7 @@ import (
 	"hutch/internal/delay"
 )
 
-// Entry is a request to join the fleet of a database, for a machine that joins by itself.
+// Entry is a machine's request to join the fleet in a database without a join token.
 type Entry struct {
 	Node       string
 	Store      string // URL of the database
@@ -20,9 +20,9 @@ type Entry struct {
 	Replace bool
 }
 
-// Enter makes this machine a node only through the database; without a fleet in the database, the error is
-// [hutch.NotFound]. The authority's key is in the database, encrypted with the key of the secrets: a caller that has
-// both can sign its own certificate, so a token would prove nothing more.
+// Enter makes this machine a node with nothing but access to the database and the key of the secrets. If the database
+// has no fleet, the error is [hutch.NotFound]. The authority's key is in the database, encrypted with the key of the
+// secrets. A caller that has both can sign its own certificate, so a token would prove nothing more.
 func Enter(ctx context.Context, d *Directory, e Entry) (*Identity, error) {
 	if err := hutch.CheckID(e.Node); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (d *Directory) enterSoon(ctx context.Context, e Entry, print string) error 
 }
 
 // enter adds a node, or gives its name a new certificate; the old one is then useless. A node that was never started
-// holds nothing, so its name is free: its process may have ended before it had written its identity. The state of a
+// has nothing, so its name is free. This happens when a process ends before it has written its identity. The state of a
 // replaced node is kept: a cordoned node stays cordoned.
 func (d *Directory) enter(ctx context.Context, e Entry, print string) error {
 	return databaseError(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {

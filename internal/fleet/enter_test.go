@@ -19,7 +19,7 @@ func (b *bed) enter(t *testing.T, name string, replace bool) (*fleet.Identity, e
 	return fleet.Enter(t.Context(), b.dir, fleet.Entry{Node: name, Store: b.store, SecretsKey: b.key, Replace: replace})
 }
 
-// TestEnter: a machine that has the database and the key of the secrets is a node like any other, and needs no token.
+// TestEnter: a machine that has the database and the key of the secrets becomes a node like any other, without a token.
 func TestEnter(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 1)
@@ -89,7 +89,7 @@ func TestEnterReplace(t *testing.T) {
 	if _, err := first.Create(t.Context(), hutch.CreateRequest{ID: "lost"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.dir.SetState(t.Context(), "node-a", hutch.NodeCordoned); err != nil { // so that pod-1 gets the next one
+	if err := b.dir.SetState(t.Context(), "node-a", hutch.NodeCordoned); err != nil { // so that pod-1 gets the next sandbox
 		t.Fatal(err)
 	}
 	if _, err := first.Create(t.Context(), hutch.CreateRequest{ID: "lost-too"}); err != nil {
@@ -127,7 +127,8 @@ func TestEnterReplace(t *testing.T) {
 	}
 }
 
-// TestEnterTogether: of machines that begin at once with one name, one at a time has a certificate that is good.
+// TestEnterTogether: when several machines enter at once with the same name, only one of their certificates is valid at
+// a time.
 func TestEnterTogether(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 1)

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/problem"
 )
 
-// Resident is what the door of this node serves.
+// Resident returns the service that the door of this node serves.
 func (f *Fleet) Resident() hutch.Service { return f.resident }
 
 // SetState changes the state of a node.
@@ -19,8 +19,8 @@ func (d *Directory) SetState(ctx context.Context, node string, state hutch.NodeS
 	return err
 }
 
-// Ask sends a request to another node, as a version of this program could that has other requests. Missing is whether the
-// answer means that the sandbox is not there.
+// Ask sends to another node a request that this version of Hutch need not know. missing is whether the answer means
+// that the sandbox is not there.
 func (f *Fleet) Ask(ctx context.Context, node, path, body string) (missing bool, err error) {
 	p, err := f.peer(node)
 	if err != nil {
@@ -53,13 +53,13 @@ func (d *Directory) Resize(ctx context.Context, id string, size int64) error {
 // LookForOldCopies makes the next round of this node check its old copies of snapshots.
 func (f *Fleet) LookForOldCopies() { f.carrier.snapshots.lookNow() }
 
-// KeyOfSnapshot is the key of a snapshot's image in the directory.
+// KeyOfSnapshot returns the key of a snapshot's image in the directory.
 func (d *Directory) KeyOfSnapshot(ctx context.Context, id string) (key string, err error) {
 	err = d.db.QueryRow(ctx, "SELECT coalesce(image->>'key', '') FROM fleet_snapshots WHERE id = $1", id).Scan(&key)
 	return key, err
 }
 
-// SetOlder makes a node look as if it had begun with a version that has no abilities, or undoes that.
+// SetOlder makes a node look as if it ran a version without abilities, or undoes that.
 func (d *Directory) SetOlder(ctx context.Context, node string, older bool) error {
 	list := abilities
 	if older {
@@ -70,7 +70,7 @@ func (d *Directory) SetOlder(ctx context.Context, node string, older bool) error
 	return err
 }
 
-// SeesOlder is whether a node looks older to this one.
+// SeesOlder reports whether a node looks to this node like one of an older version.
 func (f *Fleet) SeesOlder(node string) bool {
 	info, ok := f.node.find(node)
 	return ok && info.lacks(abilities)

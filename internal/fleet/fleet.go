@@ -1,14 +1,14 @@
-// Package fleet makes several machines one server: it is a [hutch.Service] that routes.
+// Package fleet makes several machines one server: its [hutch.Service] routes each call to the right node.
 //
 // A sandbox is on one node, and any node answers calls for it. The node that a caller reaches has already
 // authenticated, counted and recorded the call, because policy calls Fleet. If the sandbox is here, the service of this
-// node answers: redactor and engine. If another node holds it, that node's door answers: the Go client, which is a
-// Service too, over HTTP/2 with the fleet's own certificates. There is only one hop, because a door serves only its own
-// node's sandboxes.
+// node answers, that is, redactor and engine. If another node holds it, the call goes to the door of that node. It is
+// made with the Go client, which is a Service too, over HTTP/2 with the fleet's own certificates. There is only one
+// hop, because a door serves only its own node's sandboxes.
 //
 // PostgreSQL records which node holds which sandbox (Directory). A create reserves its id and its capacity in one
-// transaction. A node may serve while it has a lease by the database's clock, and stops, by its own clock, before the
-// lease ends. So a node that the database considers dead does nothing any more.
+// transaction. A node may serve only while it has a lease. The database's clock decides when the lease ends, and the
+// node stops before that by its own clock. So a node that the database considers dead does nothing any more.
 //
 //	caller ─► guard ─► policy ─► Fleet ─┬─ here ──────────────► resident ─► redactor ─► engine
 //	                                    └─ there ─► client ═══► door ─► resident ─► ...
@@ -38,16 +38,16 @@ type Options struct {
 	Room      hutch.NodeRoom    // capacity for sandboxes
 	// Here is the service of this node, for all owners.
 	Here hutch.Service
-	// Previews are the exposed ports of this node; nil for none.
+	// Previews finds the exposed ports of this node; nil for none.
 	Previews hutch.Previews
-	// LabelOwner returns the owner of a preview's label on any node, if the owner is known; LabelOwner is nil if no
-	// owners are known.
+	// LabelOwner returns the owner of a preview's label on any node, if the owner is known. It is nil if owners are
+	// never known.
 	LabelOwner func(label string) (owner string, known bool)
 	// Volumes are the volumes of this node; nil for none.
 	Volumes hutch.Volumes
 	// Types are the sizes that creates can name.
 	Types []hutch.InstanceType
-	// Usual are the default limits of a sandbox.
+	// Usual is the default limits of a sandbox.
 	Usual hutch.Limits
 	// Travel lets sleeping sandboxes move to other nodes; nil keeps each where it was created.
 	Travel *Travel
@@ -67,7 +67,7 @@ type Fleet struct {
 	log          *slog.Logger
 
 	mu    sync.Mutex
-	known map[Name]string // the nodes of sandboxes that are not here; can be outdated
+	known map[Name]string // nodes of sandboxes that are not on this node; can be outdated
 
 	previews previews
 
@@ -95,7 +95,7 @@ func Begin(ctx context.Context, opt Options) (*Fleet, error) {
 		return nil, err
 	}
 	var bucket *claimed
-	if opt.Travel != nil { // before the lease, because it can wait
+	if opt.Travel != nil { // before the lease starts, because claimBucket can wait
 		if bucket, err = claimBucket(ctx, opt.Directory, opt.Identity.Node, folderOf(opt.Travel.Key), opt.Travel.Bucket, opt.Log); err != nil {
 			return nil, err
 		}
@@ -130,9 +130,9 @@ func (f *Fleet) Open(l net.Listener, here rest.Options, memory *membudget.Budget
 	return f.open(l, here, memory)
 }
 
-// Sleep puts all sandboxes of this node to sleep before it ends, and waits until the bucket has the sandboxes and the
-// snapshots: then other nodes can wake them at once. Calls of other nodes end first, because they could wake a sandbox
-// again.
+// Sleep puts all sandboxes of this node to sleep before the node ends, and waits until the bucket has the sandboxes and
+// the snapshots, so that other nodes can wake them at once. Calls of other nodes end first, because they could wake a
+// sandbox again.
 func (f *Fleet) Sleep(ctx context.Context, all func(context.Context) error) error {
 	f.closeDoor()
 	err := all(ctx)
@@ -150,10 +150,10 @@ func (f *Fleet) closeDoor() {
 	}
 }
 
-// Close ends the lease. Calls under way end.
+// Close ends the lease and the calls under way.
 func (f *Fleet) Close(ctx context.Context) error {
 	f.closeDoor()
-	f.mu.Lock() // no background work begins after this
+	f.mu.Lock() // after this, no background work starts
 	f.end()
 	f.mu.Unlock()
 	f.runs.Wait()

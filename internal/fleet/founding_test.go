@@ -13,7 +13,7 @@ import (
 	"hutch/internal/hutchtest/pgtest"
 )
 
-// founding is a database without a fleet, and what its first server has.
+// founding is a database without a fleet, and the settings of its first server.
 type founding struct {
 	*fleet.Directory
 	store, key string
@@ -88,7 +88,7 @@ func TestFoundedOnce(t *testing.T) {
 	}
 }
 
-// TestFoundingInterrupted: wherever a founding ends early, the next start completes it.
+// TestFoundingInterrupted: wherever a founding is interrupted, the next start completes it.
 func TestFoundingInterrupted(t *testing.T) {
 	t.Parallel()
 	f := newFounding(t)

@@ -29,13 +29,13 @@ type Holder struct {
 	Image *travel.Image `json:"-"`
 	// Checkpoint is the image in the bucket of an earlier state; nil for none.
 	Checkpoint *travel.Image `json:"-"`
-	// Away says that only the bucket has the sandbox: no node has it, or its node is away and the sandbox slept, or the
-	// node has been away so long that the sandbox continues from its checkpoint on another node.
+	// Away says that only the bucket has the sandbox: no node has it, or its node is away. If the sandbox was awake
+	// there, the node has been away so long that the sandbox continues from its checkpoint on another node.
 	Away bool `json:"-"`
-	// InBucket says that the bucket has an image of the sandbox: the sandbox outlives its node.
+	// InBucket says that the bucket has an image of the sandbox, so that the sandbox outlives its node.
 	InBucket bool `json:"inBucket"`
 
-	memory int64 // what is reserved while it is awake
+	memory int64 // reserved while it is awake
 	cpu    float64
 }
 
@@ -47,7 +47,7 @@ func (h Holder) inBucket() *travel.Image {
 	return h.Image
 }
 
-// comesTo reports whether a node is to fetch a sandbox from the bucket.
+// comesTo reports whether node is to fetch the sandbox from the bucket.
 func (h Holder) comesTo(node string) bool {
 	if h.Here {
 		return h.Away && h.Fetcher == node
@@ -55,7 +55,8 @@ func (h Holder) comesTo(node string) bool {
 	return h.Node == node
 }
 
-// About is the data that the directory keeps of a sandbox: to show it while its node is away, and to choose nodes for it.
+// About is the data about a sandbox that the directory keeps to show the sandbox while its node is away, and to choose
+// nodes for it.
 type About struct {
 	Image   string            `json:"image,omitempty"`
 	Runtime string            `json:"runtime,omitempty"`
@@ -75,12 +76,12 @@ func (d *Directory) holder(ctx context.Context, n Name) (h Holder, ok bool, err 
 	return list[0], true, nil
 }
 
-// mostOfLabel bounds the sandboxes that a label is searched in.
+// mostOfLabel bounds the number of sandboxes that are searched for a label.
 const mostOfLabel = 100
 
 var likeEscapes = strings.NewReplacer(`\`, `\\`, "_", `\_`, "%", `\%`)
 
-// ofLabel lists sandboxes of any owner that only the bucket has, and whose ports can have a label.
+// ofLabel lists sandboxes of any owner that only the bucket has, and that by their ids can have a port with the label.
 func (d *Directory) ofLabel(ctx context.Context, label string) ([]Holder, error) {
 	ids, beginnings := hutch.LabelIDs(label)
 	for i, b := range beginnings {
@@ -106,13 +107,13 @@ func scanHolder(row pgx.CollectableRow) (h Holder, err error) {
 	return h, err
 }
 
-// heldBy lists the sandboxes of nodes, and sandboxes that are only in the bucket, of all owners or of one.
+// heldBy lists the sandboxes of some nodes and those that are only in the bucket. owner is nil for all owners.
 func (d *Directory) heldBy(ctx context.Context, nodes []string, owner *string) ([]Holder, error) {
 	return d.holders(ctx, "(h.node = ANY ($1) OR "+isAway+") AND ($2::text IS NULL OR h.owner = $2)", nodes, owner)
 }
 
-// heldOn returns the sandboxes that the directory has on a node: true for those that it has had there for a while. If the
-// node does not have such a sandbox, it was destroyed or never created.
+// heldOn returns the sandboxes that are on a node by the directory. The value is true if they have been there for
+// longer than after. If the node itself lacks such a sandbox, the sandbox was destroyed or never created.
 func (d *Directory) heldOn(ctx context.Context, node string, after time.Duration) (map[Name]bool, error) {
 	rows, err := d.db.Query(ctx, "SELECT owner, id, placed < now() - $2::interval FROM fleet_holders WHERE node = $1 AND here", node, after)
 	if err != nil {
@@ -125,8 +126,8 @@ func (d *Directory) heldOn(ctx context.Context, node string, after time.Duration
 	return held, databaseError(err)
 }
 
-// recordIsOn reports whether the store has the record of a sandbox on a node. It is true where another database has the
-// store.
+// recordIsOn reports whether the store has the record of a sandbox on a node. It returns true if the store is in
+// another database.
 func (d *Directory) recordIsOn(ctx context.Context, node string, name Name) (is bool, err error) {
 	err = pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
 		there, err := hasRecords(ctx, tx)
@@ -147,7 +148,7 @@ type entry struct {
 	About  About
 }
 
-// adopt records sandboxes that a node reports and that no call of create announced: copies of a sandbox, and sandboxes
+// adopt records sandboxes that a node reports and for which no create made a row: copies of a sandbox, and sandboxes
 // that are older than the fleet. It returns the names of the sandboxes that another node holds.
 func (d *Directory) adopt(ctx context.Context, node string, list []entry) (taken []Name, err error) {
 	if len(list) == 0 {
@@ -178,7 +179,7 @@ func (d *Directory) adopt(ctx context.Context, node string, list []entry) (taken
 	return taken, err
 }
 
-// free forgets sandboxes that a node no longer has.
+// free removes sandboxes that a node no longer has from the directory.
 func (d *Directory) free(ctx context.Context, node string, list ...Name) error {
 	if len(list) == 0 {
 		return nil
@@ -191,7 +192,7 @@ func (d *Directory) free(ctx context.Context, node string, list ...Name) error {
 	})
 }
 
-// noteAwake notes which sandboxes of a node have fallen asleep, or are awake.
+// noteAwake records which sandboxes of a node have fallen asleep, and which are awake.
 func (d *Directory) noteAwake(ctx context.Context, node string, list []entry) error {
 	if len(list) == 0 {
 		return nil

@@ -33,14 +33,14 @@ import (
 	"hutch/internal/problem"
 )
 
-// Identity makes a machine a node of a fleet. It is kept in one file that only its owner can read.
+// Identity is what makes a machine a node of a fleet. It is kept in one file, readable only by the file's owner.
 type Identity struct {
 	Node string `json:"node"`
-	// Certificate and Key are the node's, and Authority is the certificate of the fleet's authority, all as PEM.
+	// Certificate and Key belong to the node. Authority is the certificate of the fleet's authority. All are PEM.
 	Certificate string `json:"certificate"`
 	Key         string `json:"key"`
 	Authority   string `json:"authority"`
-	// Store is the URL of the fleet's database, and SecretsKey opens the secrets in it.
+	// Store is the URL of the fleet's database, and SecretsKey decrypts the secrets in it.
 	Store      string `json:"store"`
 	SecretsKey string `json:"secretsKey"`
 }
@@ -53,7 +53,7 @@ const (
 // domain is the parent of the nodes' names in certificates. It does not resolve (RFC 2606).
 const domain = "node.hutch.invalid"
 
-// ReadIdentity reads the identity in a file. A missing file is fs.ErrNotExist.
+// ReadIdentity reads the identity in a file. If the file is missing, the error is fs.ErrNotExist.
 func ReadIdentity(path string) (*Identity, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -69,7 +69,7 @@ func ReadIdentity(path string) (*Identity, error) {
 	return &id, nil
 }
 
-// Write keeps an identity in a new file.
+// Write writes an identity to a new file.
 func (id *Identity) Write(path string) error {
 	b, err := json.MarshalIndent(id, "", "  ")
 	if err != nil {
@@ -85,7 +85,7 @@ func (id *Identity) Write(path string) error {
 	return err
 }
 
-// Replace writes an identity over the one that is in the file.
+// Replace replaces the identity in a file.
 func (id *Identity) Replace(path string) error {
 	b, err := json.MarshalIndent(id, "", "  ")
 	if err != nil {
@@ -98,7 +98,7 @@ func (id *Identity) pair() (tls.Certificate, error) {
 	return tls.X509KeyPair([]byte(id.Certificate), []byte(id.Key))
 }
 
-// print returns the fingerprint of the node's certificate, as in the directory.
+// print returns the fingerprint of the node's certificate, in the form that the directory has.
 func (id *Identity) print() (string, error) {
 	block, _ := pem.Decode([]byte(id.Certificate))
 	if block == nil {
@@ -124,9 +124,9 @@ type signer struct {
 	key  *ecdsa.PrivateKey
 }
 
-// Found makes the first node of a fleet, in one transaction. It refuses a database whose fleet has other nodes: this
-// server has to join them. If a server was killed after the transaction, before it wrote its identity, it calls Found
-// again and gets a new certificate of the same authority.
+// Found makes the first node of a fleet, in one transaction. It refuses a database whose fleet has other nodes, because
+// this server must join them instead. If a server was killed after the transaction, before it wrote its identity, it
+// calls Found again and gets a new certificate of the same authority.
 func Found(ctx context.Context, d *Directory, node, store, secretsKey string) (*Identity, error) {
 	if err := hutch.CheckID(node); err != nil {
 		return nil, err
@@ -161,8 +161,8 @@ func Found(ctx context.Context, d *Directory, node, store, secretsKey string) (*
 	return id, nil
 }
 
-// foundAuthority makes the authority of a new fleet. It returns an existing one that no node uses: either all nodes
-// were removed, or the only node is the founding one and was never started.
+// foundAuthority makes the authority of a new fleet. If there is an authority that no node uses, it returns that one.
+// This is so when all nodes were removed, or when the only node is the founding one and was never started.
 func foundAuthority(ctx context.Context, tx pgx.Tx, node, secretsKey string) (*signer, error) {
 	var there, unused bool
 	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM fleet_authority),
@@ -268,7 +268,8 @@ func (s *signer) sign(node string, request []byte) (*Identity, error) {
 var errNoFleet = hutch.Errorf(hutch.NotFound, "this database has no fleet: start its first node with `hutch serve --store URL --fleet-listen ADDRESS`")
 
 // readAuthority reads the fleet's authority. Its key is in the database, encrypted with the key of the secrets, which
-// is not in the database. So any node can admit another, but access to the database alone makes no machine a node.
+// is not in the database. So any node can admit another one, but access to the database alone is not enough to make a
+// machine a node.
 func readAuthority(ctx context.Context, db interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }, secretsKey string) (*signer, error) {
@@ -327,8 +328,8 @@ func unseal(sealed []byte, key string) ([]byte, error) {
 // tokenPrefix marks tokens for joining.
 const tokenPrefix = "hutch-join-"
 
-// NewToken makes a token with which one machine can join within a time. It also names the authority that the new
-// machine must trust, so an attacker between the two cannot pretend to be the fleet.
+// NewToken makes a token with which one machine can join until life is over. The token also names the authority that
+// the new machine must trust, so a man in the middle cannot pretend to be the fleet.
 func NewToken(ctx context.Context, d *Directory, id *Identity, life time.Duration) (string, error) {
 	secret := make([]byte, 32)
 	rand.Read(secret)
@@ -367,13 +368,13 @@ type joining struct {
 	Request []byte `json:"request"`
 }
 
-// admit adds a new node, for a token that was not used before.
+// admit adds a new node, if its token is valid and was not used before.
 func (d *Directory) admit(ctx context.Context, self *Identity, j joining) (*Identity, error) {
 	if err := hutch.CheckID(j.Node); err != nil {
 		return nil, err
 	}
 	hash := sha256.Sum256(j.Secret)
-	var good bool // checked first: strangers must not cost a signature
+	var good bool // checked first, so that strangers cannot make this node sign
 	if err := d.db.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM fleet_tokens WHERE hash = $1 AND expires > now())", hash[:]).Scan(&good); err != nil {
 		return nil, databaseError(err)
 	}
@@ -402,7 +403,7 @@ func (d *Directory) admit(ctx context.Context, self *Identity, j joining) (*Iden
 			return errNoToken
 		}
 		tag, err = tx.Exec(ctx, "INSERT INTO fleet_nodes (id, certificate) VALUES ($1, $2) ON CONFLICT DO NOTHING", j.Node, print)
-		if err == nil && tag.RowsAffected() == 0 { // after this error, the rollback makes the token valid again
+		if err == nil && tag.RowsAffected() == 0 { // the rollback after this error makes the token valid again
 			return hutch.Errorf(hutch.Conflict, "the fleet has a node %q: choose another name with --name; if that machine is gone or never began, remove it with `hutch node rm %s`", j.Node, j.Node)
 		}
 		return err
@@ -440,7 +441,7 @@ func Join(ctx context.Context, url, token, node string) (*Identity, error) {
 		url = "https://" + url
 	}
 	c := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{
-		MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, // signedBy verifies it: the token names the authority
+		MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, // signedBy verifies the chain, because the token names the authority
 		VerifyConnection: func(s tls.ConnectionState) error { return signedBy(s.PeerCertificates, print) },
 	}}}
 	defer c.CloseIdleConnections()
@@ -474,7 +475,7 @@ func Join(ctx context.Context, url, token, node string) (*Identity, error) {
 	return &id, nil
 }
 
-// signedBy reports an error unless a chain ends in the authority with a fingerprint.
+// signedBy returns an error unless a chain ends in the authority with the fingerprint print.
 func signedBy(chain []*x509.Certificate, print []byte) error {
 	wrong := hutch.Errorf(hutch.Denied, "what answers is not the fleet that the token is of: check the URL; if it is right, somebody may be between this machine and the fleet")
 	if len(chain) < 2 {

@@ -9,16 +9,16 @@ import (
 	"hutch/internal/travel"
 )
 
-// keptSnapshots are the snapshots of this node, as the directory has them.
+// keptSnapshots has the snapshots that are on this node by the directory.
 type keptSnapshots struct {
 	syncing sync.Mutex // held while the directory is compared with this node
-	rounds  sync.Mutex // held by the background round that is under way
+	rounds  sync.Mutex // held while a background round runs
 
 	mu     sync.Mutex
 	looked time.Time // when the old copies here were last checked
 	all    map[string]keptSnapshot
-	old    map[string]bool    // the old copies here: the directory has these snapshots on another node, or on none
-	failed map[string]failure // why it could not be written to the bucket, or why an old copy stays
+	old    map[string]bool    // the old copies here: by the directory, these snapshots are on another node or on none
+	failed map[string]failure // why a snapshot could not be written to the bucket, or why an old copy stays
 }
 
 // failure is the last error of a snapshot.
@@ -27,12 +27,12 @@ type failure struct {
 	why string
 }
 
-// keptSnapshot is a snapshot that the directory has on this node.
+// keptSnapshot is a snapshot that is on this node by the directory.
 type keptSnapshot struct {
 	seen  hutch.Snapshot // the snapshot as the server last listed it, to notice changed names
 	owner string
 	image *travel.Image // nil until the bucket has the snapshot
-	old   string        // key of an image that was changed in the bucket, to be replaced
+	old   string        // key of a bad image in the bucket, to be replaced
 }
 
 func (k *keptSnapshots) find(id string) (keptSnapshot, bool) {
@@ -42,7 +42,8 @@ func (k *keptSnapshots) find(id string) (keptSnapshot, bool) {
 	return s, ok
 }
 
-// set notes that this node has a snapshot. An image that was found bad does not count, although the directory still has it.
+// set notes that this node has a snapshot. It ignores an image that was found bad, although the directory still has
+// that image.
 func (k *keptSnapshots) set(id string, s keptSnapshot) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -93,7 +94,7 @@ func (k *keptSnapshots) lookNow() {
 	k.looked = time.Time{}
 }
 
-// lookDue reports whether it is time to check the old copies, once for each time.
+// lookDue reports whether it is time to check the old copies. It returns true once for each check.
 func (k *keptSnapshots) lookDue() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -118,7 +119,7 @@ func (k *keptSnapshots) setImage(id string, img *travel.Image) {
 	}
 }
 
-// due reports whether a snapshot is to be written to the bucket now.
+// due reports whether it is time to write a snapshot to the bucket.
 func (k *keptSnapshots) due(id string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

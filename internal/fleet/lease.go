@@ -12,14 +12,14 @@ import (
 	"hutch"
 )
 
-// Lease is how long a node may serve after it last heard from the database, by the database's clock.
+// Lease is how long a node may serve after its last renewal, by the database's clock.
 const Lease = 15 * time.Second
 
 const nodeColumns = `n.id, n.certificate, n.address, n.version, n.state, n.lease_until > now(), n.labels, n.taints, n.joined,
 	CASE WHEN n.lease_until = '-infinity' THEN NULL ELSE n.lease_until END, n.epoch,
 	n.memory, n.cpu, n.most, n.promised_memory, n.promised_cpu, n.promised, ` + abilitiesOf
 
-// scanNode reads nodeColumns, and the columns after them.
+// scanNode reads nodeColumns, and the columns after them into more.
 func scanNode(row pgx.CollectableRow, more ...any) (n NodeInfo, err error) {
 	var labels, taints, abilities []byte
 	fields := []any{&n.ID, &n.print, &n.Address, &n.Version, &n.State, &n.Alive, &labels, &taints, &n.Joined, &n.SeenUntil, &n.Epoch,
@@ -84,7 +84,8 @@ var (
 )
 
 // renew renews the lease of a node and lists all nodes in one query. It also counts the renewals. renewed is the count
-// that the node read last: a database with a lower count was restored from a backup, and renews nothing.
+// that the node read last. If the database has a lower count, it was restored from a backup, and the lease is not
+// renewed.
 func (d *Directory) renew(ctx context.Context, me NodeInfo, renewed int64) ([]NodeInfo, int64, error) {
 	rows, err := d.lease.Query(ctx, `
 		WITH mine AS (
@@ -125,7 +126,7 @@ func (d *Directory) leave(ctx context.Context, me NodeInfo) error {
 	return databaseError(err)
 }
 
-// notifyNodes makes all nodes read the table of nodes now, and not only at their next renewal.
+// notifyNodes makes all nodes read the table of nodes now instead of at their next renewal.
 func (d *Directory) notifyNodes(ctx context.Context) { d.lease.Exec(ctx, "NOTIFY "+notices) }
 
 // follow calls changed for each change of the table of nodes, until ctx is done.
@@ -155,7 +156,7 @@ func noNode(id string) error {
 func (d *Directory) RemoveNode(ctx context.Context, id string, force bool) (hutch.RemovedNode, error) {
 	var freed int64
 	err := pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
-		if err := lockTables(ctx, tx); err != nil { // if two callers remove the last two nodes, one of them fails
+		if err := lockTables(ctx, tx); err != nil { // so that of two callers that remove the last two nodes, one fails
 			return err
 		}
 		var alive, others bool
@@ -198,9 +199,9 @@ func (d *Directory) RemoveNode(ctx context.Context, id string, force bool) (hutc
 	return hutch.RemovedNode{Node: id, Freed: freed}, nil
 }
 
-// rescue assigns the sandboxes of a removed node that are in the bucket to another node, if there is one, preferably to
-// one whose labels and taints suit them, and whose version knows labels and taints. A node that is replaced can fetch them
-// itself, if it is the only one. Running sandboxes continue from their checkpoints, if they have any.
+// rescue assigns the sandboxes of a removed node that are in the bucket to another node, if there is one. It prefers a
+// node whose labels and taints suit them and whose version knows labels and taints. If the only node of a fleet is
+// replaced, the new one fetches them. Running sandboxes continue from their checkpoints, if they have any.
 func rescue(ctx context.Context, tx pgx.Tx, id string, replaced, checkpoints bool) error {
 	rows, err := tx.Query(ctx, `
 		UPDATE fleet_holders h SET here = false, awake = false, fetcher = '', image = coalesce(image, checkpoint), checkpoint = NULL,
@@ -219,13 +220,13 @@ func rescue(ctx context.Context, tx pgx.Tx, id string, replaced, checkpoints boo
 	return err
 }
 
-// hasRecords reports whether the same database has the store with the records of sandboxes.
+// hasRecords reports whether this database also has the store with the records of sandboxes.
 func hasRecords(ctx context.Context, tx pgx.Tx) (there bool, err error) {
 	err = tx.QueryRow(ctx, "SELECT to_regclass('hutch.sandboxes') IS NOT NULL").Scan(&there)
 	return there, err
 }
 
-// forgetRecords removes a node's records from the store in the same database, if there is one: ids are unique there too.
+// forgetRecords removes a node's records from the store, if that is in this database, because ids are unique there too.
 func forgetRecords(ctx context.Context, tx pgx.Tx, node string) error {
 	if there, err := hasRecords(ctx, tx); err != nil || !there {
 		return err

@@ -13,8 +13,8 @@ import (
 // needsAll marks the context of calls that need the answers of all nodes.
 type needsAll struct{}
 
-// gather asks all nodes that are alive at once. A node that does not answer is left out, and noted in the log. For a call
-// that needs the answers of all, that is an error.
+// gather asks all live nodes at once. A node that does not answer is left out and logged; if the call needs the answers
+// of all nodes (needsAll), gather returns an error.
 func gather[T, U any](ctx context.Context, f *Fleet, ask func(hutch.Service, context.Context) (T, error), with func(node string, answer T) []U) ([]U, error) {
 	all, silent, err := gatherNoting(ctx, f, ask, with)
 	if err == nil && len(silent) > 0 && ctx.Value(needsAll{}) != nil {
@@ -23,7 +23,7 @@ func gather[T, U any](ctx context.Context, f *Fleet, ask func(hutch.Service, con
 	return all, err
 }
 
-// gatherNoting does the same as gather, and returns which nodes were left out.
+// gatherNoting does the same as gather, and also returns the nodes that were left out.
 func gatherNoting[T, U any](ctx context.Context, f *Fleet, ask func(hutch.Service, context.Context) (T, error), with func(node string, answer T) []U) (all []U, silent []string, err error) {
 	if err := f.node.serving(); err != nil {
 		return nil, nil, err
@@ -60,7 +60,7 @@ func gatherNoting[T, U any](ctx context.Context, f *Fleet, ask func(hutch.Servic
 	return all, silent, context.Cause(ctx)
 }
 
-// gatherTime is how long a list waits for a node.
+// gatherTime is how long gather waits for a node.
 const gatherTime = 10 * time.Second
 
 // Sandboxes implements hutch.Service: it lists the sandboxes of all nodes. For a node that is away it has only the
@@ -82,7 +82,7 @@ func (f *Fleet) Sandboxes(ctx context.Context, filter hutch.Filter) ([]hutch.San
 	if err != nil {
 		return nil, err
 	}
-	// A sandbox can move between nodes during the queries.
+	// A sandbox that moved between nodes during the queries can be in the list twice.
 	seen := map[Name]bool{}
 	for _, sb := range all {
 		seen[Name{sb.Owner, sb.ID}] = true
@@ -97,9 +97,9 @@ func (f *Fleet) Sandboxes(ctx context.Context, filter hutch.Filter) ([]hutch.San
 	return all, nil
 }
 
-// one lists the sandbox with the id of the filter.
+// one returns a list with only the sandbox whose id is in the filter.
 func (f *Fleet) one(ctx context.Context, filter hutch.Filter) ([]hutch.Sandbox, error) {
-	f.forget(nameIn(ctx, filter.ID)) // outdated knowledge would list nothing
+	f.forget(nameIn(ctx, filter.ID)) // an outdated node would list nothing
 	p, _, err := f.locate(ctx, nameIn(ctx, filter.ID))
 	switch {
 	case hutch.KindOf(err) == hutch.Unavailable && f.node.serving() == nil:
@@ -141,7 +141,7 @@ func (f *Fleet) lost(ctx context.Context, filter hutch.Filter) (list []hutch.San
 	return list, nil
 }
 
-// shown returns a sandbox whose node is away.
+// shown returns a sandbox as lists show it while its node is away.
 func shown(h Holder, n NodeInfo) hutch.Sandbox {
 	status, health := hutch.Failed, hutch.Unhealthy
 	reason := "its node " + h.Node + " is away"

@@ -15,8 +15,8 @@ import (
 
 const (
 	renewEvery = 3 * time.Second
-	// margin is how long before the end of its lease a node stops serving. In this time the node's calls can end. It is
-	// longer than two machines' clocks can drift apart during a lease.
+	// margin is how long before the end of its lease a node stops serving. The node's calls can end in this time. It is
+	// longer than the drift between the clocks of two machines during a lease.
 	margin = 3 * time.Second
 )
 
@@ -27,19 +27,19 @@ type node struct {
 	log  *slog.Logger
 
 	mu      sync.RWMutex
-	until   time.Duration // by the clock since boot: when this node stops serving
+	until   time.Duration // when this node stops serving, by sinceBoot
 	renewed int64         // how often the lease was renewed, by the database's count
-	ended   error         // why it never serves again; nil for a lease that can be renewed
+	ended   error         // why this node never serves again; nil while the lease can be renewed
 	nodes   map[string]NodeInfo
-	calls   map[string]*membership // memberships of the nodes that call this one
-	counted Outcomes               // renewals
+	calls   map[string]*membership // memberships of the nodes that call this node
+	counted Outcomes               // successful and failed renewals
 
 	renewNow chan struct{} // asks for a renewal now
 	// returned is called before the node serves again after its lease had run out; it can be nil.
 	returned func(context.Context) error
 }
 
-// sinceBoot returns the time of a clock that also runs while the machine sleeps, and that cannot be set.
+// sinceBoot returns the time since boot. This clock also runs while the machine sleeps, and cannot be set.
 func sinceBoot() time.Duration {
 	var t unix.Timespec
 	unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // cannot fail
@@ -58,7 +58,7 @@ func beginNode(ctx context.Context, dir *Directory, info NodeInfo, log *slog.Log
 }
 
 // renew renews the lease once. It reads the clock before it asks the database, so this node stops serving before the
-// lease ends there, however long the answer takes.
+// lease ends in the database, however long the answer takes.
 func (n *node) renew(ctx context.Context) error {
 	before := sinceBoot()
 	ctx, cancel := context.WithTimeout(ctx, Lease-margin)
@@ -109,7 +109,7 @@ func (n *node) leaseExpired() bool {
 	return sinceBoot() >= n.until
 }
 
-// membership is the right of another node to call this one. It lasts as long as the other node's row in the table of
+// membership is the right of another node to call this node. It lasts as long as the other node's row in the table of
 // nodes.
 type membership struct {
 	context.Context
@@ -140,9 +140,8 @@ func (n *node) member(id, print string) (context.Context, error) {
 	return m, nil
 }
 
-// run renews the lease until ctx is done. After every renewal it starts the function each in the background, unless the
-// previous call of it still runs: with a slow database, a call can take long. run ends early when the node was removed
-// or replaced.
+// run renews the lease until ctx is done. After every renewal it calls each in the background, unless the previous call
+// is still running: with a slow database, a call can take long. run ends early when the node was removed or replaced.
 func (n *node) run(ctx context.Context, each func(context.Context)) {
 	go n.listen(ctx)
 	var calls sync.WaitGroup
@@ -184,7 +183,8 @@ func (n *node) run(ctx context.Context, each func(context.Context)) {
 	}
 }
 
-// listen reads changes of the table of nodes as they happen, on its own connection. Without it, renewals read them a little later.
+// listen reads changes of the table of nodes as they happen, on its own connection. If that connection fails, the next
+// renewal reads the changes a little later.
 func (n *node) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		n.dir.follow(ctx, func() {
@@ -203,7 +203,7 @@ func (n *node) gone() error {
 	return n.ended
 }
 
-// serving returns an error if this node may not act now.
+// serving returns an error if this node may not serve now.
 func (n *node) serving() error {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

@@ -18,7 +18,7 @@ import (
 	"hutch/internal/caller"
 )
 
-// peer is another node, as this one calls it.
+// peer is the client with which this node calls another node.
 type peer struct {
 	*client.Client
 	info NodeInfo
@@ -35,11 +35,11 @@ type peers struct {
 
 const (
 	dialTime = 5 * time.Second
-	// pingTimeout is how long a silent node can take to answer a ping while calls to it are in progress.
+	// pingTimeout is how long this node waits for the answer to a ping while a node with calls in progress is silent.
 	pingTimeout = 10 * time.Second
 )
 
-// of returns the client of a node.
+// of returns the client for a node.
 func (p *peers) of(info NodeInfo) (*peer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,7 +54,7 @@ func (p *peers) of(info NodeInfo) (*peer, error) {
 		return nil, err
 	}
 	t := newTransport(info, pair, p.id.pool())
-	url := "https://" + info.ID + "." + domain // the transport knows the address
+	url := "https://" + info.ID + "." + domain // only a name: the transport knows the address
 	fresh := &peer{Client: client.New(url, ""), info: info, http: &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	fresh.Client.HTTP = fresh.http
 	if p.all == nil {
@@ -72,8 +72,8 @@ func (p *peers) close() {
 	}
 }
 
-// transport makes the calls to one node: by HTTP/2, on connections that many calls share, and by HTTP/1.1 for WebSockets, which
-// have a connection each.
+// transport makes the calls to one node: by HTTP/2 on shared connections, and by HTTP/1.1 for WebSockets, each on its
+// own connection.
 type transport struct {
 	many, socket *http.Transport
 	info         NodeInfo
@@ -148,7 +148,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// connectError is the error of a connection that was not made: the node did not get the call.
+// connectError is the error of a failed connection, when the call has not reached the node.
 type connectError struct{ error }
 
 func (u *connectError) Unwrap() error { return u.error }
@@ -161,7 +161,7 @@ func (t *transport) fault(ctx context.Context, err error) error {
 		With("node", t.info.ID).Because(err)
 }
 
-// charged counts an answer in memory towards the caller's memory budget, as it arrives.
+// charged counts an answer that is held in memory towards the caller's memory budget as the answer arrives.
 type charged struct {
 	io.ReadCloser
 	take func(int) bool
@@ -177,7 +177,7 @@ func (c *charged) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// plain returns the error of the verb. Package client returns it inside an error of net/http.
+// plain returns the error of the call itself, which package client returns wrapped in an error of net/http.
 func plain(err error) error {
 	if _, ok := err.(*hutch.Error); ok || err == nil {
 		return err

@@ -13,12 +13,12 @@ import (
 	"hutch/internal/delay"
 )
 
-// placement is a request for a node for a new sandbox.
+// placement describes a new sandbox that needs a node.
 type placement struct {
 	Name
 	Memory int64
 	CPU    float64
-	Most   int         // sandboxes of the owner; 0 is no limit
+	Most   int         // limit of the owner's sandboxes; 0 is no limit
 	Only   []string    // nodes that have the snapshot, template or volumes of the sandbox; nil is any
 	Not    []string    // nodes that were tried without success
 	From   *snapshotOn // the snapshot or template of the sandbox; nil for none
@@ -30,8 +30,8 @@ type placement struct {
 // needs returns all abilities that the node of the sandbox needs.
 func (p placement) needs() []string { return append(p.About.needs(), p.Needs...) }
 
-// moves reports whether the snapshot of the sandbox has to come to another node first: only the bucket has it, or the
-// volumes of the sandbox are not where it is.
+// moves reports whether the snapshot of the sandbox must first come to another node, because only the bucket has it, or
+// because the volumes of the sandbox are on another node.
 func (p placement) moves() bool {
 	return p.From != nil && (p.From.away() || p.Mounts != "" && p.Mounts != p.From.node)
 }
@@ -44,18 +44,18 @@ DO $$ BEGIN
 	END IF;
 END $$`
 
-// suits returns a condition on fleet_nodes n: a sandbox can be placed there, by the node's labels and taints. about is
+// suits returns a condition on fleet_nodes n: by the node's labels and taints, a sandbox can be placed there. about is
 // the expression for the sandbox's About. Nodes of older versions can have null as labels.
 func suits(about string) string {
 	selector, tolerations := "coalesce("+about+"->'nodeSelector', '{}')", "coalesce("+about+"->'tolerations', '{}')"
 	return "((" + selector + " = '{}' OR n.labels @> " + selector + ") AND n.taints <@ " + tolerations + ")"
 }
 
-// unsuitableNode says why a sandbox that exists does not go to a node. It does not name labels and taints, because owners
+// unsuitableNode says why an existing sandbox cannot move to a node. It does not name labels and taints, because owners
 // read it.
 const unsuitableNode = ": its labels or taints do not match the sandbox's nodeSelector and tolerations"
 
-// nodeLabels returns labels or taints as a column has them.
+// nodeLabels returns labels or taints in the JSON of a database column.
 func nodeLabels(labels map[string]string) ([]byte, error) {
 	if labels == nil {
 		return []byte("{}"), nil
@@ -67,9 +67,10 @@ func nodeLabels(labels map[string]string) ([]byte, error) {
 // creates then choose different nodes.
 const bestOf = 3
 
-// placeStatement returns the node of a sandbox, or chooses one. The node's row is locked from the choice to the end, so its
-// reservations are always counted exactly. Concurrent creates skip locked nodes. The row of a sandbox is locked while it is
-// read, so a statement that removes it has ended before: a slow database can still be at it when its caller has given up.
+// placeStatement returns the node of an existing sandbox, or chooses a node for a new one. The node's row is locked
+// from the choice to the end, so its reservations are always counted exactly. Concurrent creates skip locked nodes. The
+// row of an existing sandbox is locked for the read, so the read waits for a statement that removes the row. With a
+// slow database, such a statement can still run when its caller has given up.
 var placeStatement = `
 WITH had AS (SELECT node FROM fleet_holders WHERE owner = $1 AND id = $2 FOR KEY SHARE),
 own AS (SELECT count(*) AS n FROM fleet_holders WHERE $5 > 0 AND owner = $1),
@@ -132,7 +133,7 @@ func (d *Directory) place(ctx context.Context, p placement) (node string, made b
 			return "", false, hutch.Errorf(hutch.Exhausted, "the limit of %d sandboxes at once of this token, awake or asleep, is reached: destroy one", p.Most).With("limit", "sandboxes")
 		case has(answers, "unsuitable"):
 			return "", false, p.unsuitable()
-		case answers["outdated"] != "": // no ready node that suits the sandbox has the abilities
+		case answers["outdated"] != "": // none of the ready nodes that suit the sandbox has the abilities
 			return "", false, p.outdated(answers["outdated"])
 		case has(answers, "away"):
 			return "", false, hutch.Errorf(hutch.Unavailable, "no node of the fleet%s that can have the sandbox is ready: each is cordoned, drains, or does not answer. Try again when one is; an administrator sees them with `hutch node ls`", p.About.suitable()).With("limit", roomOfFleet)
@@ -146,7 +147,7 @@ func (d *Directory) place(ctx context.Context, p placement) (node string, made b
 	}
 }
 
-// suitable describes the nodes that suit a sandbox; "" if its request names no labels.
+// suitable describes in words the nodes that suit a sandbox; "" if its request names no labels.
 func (a About) suitable() string {
 	if len(a.NodeSelector) == 0 {
 		return ""
@@ -154,13 +155,13 @@ func (a About) suitable() string {
 	return " with " + hutch.FormatNodeLabels(a.NodeSelector)
 }
 
-// outdated returns the error for a sandbox that only nodes of older versions suit. The snapshot of the sandbox can then
-// come to another node, as for a sandbox that suits no node.
+// outdated returns the error for a sandbox when all nodes that suit it have older versions. As with unsuitable, the
+// snapshot of the sandbox can then come to another node.
 func (p placement) outdated(node string) error {
 	return hutch.AsError(outdated(node, p.needs())).With("limit", nodesForSandbox)
 }
 
-// unsuitable returns the error for a sandbox that suits no node, whether the node has room or not. It does not say what
+// unsuitable returns the error for a sandbox that no node suits, however much capacity there is. It does not say what
 // labels and taints there are, because only administrators may know the nodes.
 func (p placement) unsuitable() error {
 	among := ""
@@ -175,13 +176,13 @@ func (p placement) unsuitable() error {
 		among).Naming(hutch.AboutField, "tolerations").With("limit", nodesForSandbox)
 }
 
-// Limits that errors name: a full fleet, and a sandbox that suits no node.
+// Limits that errors name, for a full fleet and for a sandbox that no node suits.
 const (
 	roomOfFleet     = "room of the fleet"
 	nodesForSandbox = "nodes for the sandbox"
 )
 
-// needsOtherNode reports whether an error says that no node of those that were allowed suits a sandbox and has room.
+// needsOtherNode reports whether an error means that none of the allowed nodes suits the sandbox and has capacity.
 func needsOtherNode(err error) bool {
 	if err == nil {
 		return false
@@ -189,7 +190,7 @@ func needsOtherNode(err error) bool {
 	return suitsNoNode(err) || hutch.AsError(err).Data["limit"] == roomOfFleet
 }
 
-// suitsNoNode reports whether an error says that no node of those that were allowed suits a sandbox.
+// suitsNoNode reports whether an error means that none of the allowed nodes suits the sandbox.
 func suitsNoNode(err error) bool { return hutch.AsError(err).Data["limit"] == nodesForSandbox }
 
 func has(m map[string]string, key string) bool { _, ok := m[key]; return ok }

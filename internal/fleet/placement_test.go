@@ -11,8 +11,8 @@ import (
 
 type pairs = map[string]string
 
-// labelled makes four nodes: n0 has nothing, n1 the label zone=a, n2 zone=a, gpu=yes and the taint gpu=yes, and n3 what a
-// node of an older version writes.
+// labelled makes four nodes: n0 without labels, n1 with the label zone=a, n2 with zone=a, gpu=yes and the taint
+// gpu=yes, and n3 with the row that a node of an older version writes.
 func labelled(t *testing.T) *Directory {
 	t.Helper()
 	d := register(t, 4, 100)
@@ -78,7 +78,7 @@ func TestPlacedByLabels(t *testing.T) {
 	}
 }
 
-// TestNoNodeSuits: the error says what is missing, and not which labels and taints there are.
+// TestNoNodeSuits: the error names what is missing, but not the labels and taints of the nodes.
 func TestNoNodeSuits(t *testing.T) {
 	t.Parallel()
 	d := labelled(t)
@@ -109,8 +109,8 @@ func TestNoNodeSuits(t *testing.T) {
 	}
 }
 
-// TestMovesByLabels: wherever a sandbox or its snapshot moves, its node has the labels that it asks for, and only taints that it
-// tolerates.
+// TestMovesByLabels: when a sandbox or its snapshot moves, the new node has the labels that the sandbox asks for, and
+// only taints that it tolerates.
 func TestMovesByLabels(t *testing.T) {
 	t.Parallel()
 	d := labelled(t)
@@ -168,7 +168,7 @@ func TestMovesByLabels(t *testing.T) {
 	}
 }
 
-// TestOldTables: the tables of an older version get the taints and the abilities.
+// TestOldTables: the columns for taints and abilities are added to the tables of an older version.
 func TestOldTables(t *testing.T) {
 	t.Parallel()
 	d := register(t, 1, 1)
@@ -185,8 +185,8 @@ func TestOldTables(t *testing.T) {
 	}
 }
 
-// TestPlacedByAbilities: what needs an ability goes only to nodes that have it now; an older version that took over a node has
-// none, although the row of the node still names those of the newer one.
+// TestPlacedByAbilities: a sandbox that needs an ability goes only to nodes that have it now. A node that was
+// downgraded has none, although its row still names the abilities of the newer version.
 func TestPlacedByAbilities(t *testing.T) {
 	t.Parallel()
 	d := labelled(t)
@@ -195,7 +195,7 @@ func TestPlacedByAbilities(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// This is what an older version writes when it begins.
+	// This is what a node of an older version writes when it starts.
 	if _, err := d.db.Exec(t.Context(), "UPDATE fleet_nodes SET epoch = epoch + 1 WHERE id IN ('n1', 'n3')"); err != nil {
 		t.Fatal(err)
 	}
@@ -247,14 +247,15 @@ func TestPlacedByAbilities(t *testing.T) {
 	}
 }
 
-// TestRemovedAmongVersions: a sandbox of a removed node goes to a node that knows its tolerations, if there is one.
+// TestRemovedAmongVersions: a sandbox of a removed node goes to a node whose version knows tolerations, if there is
+// one.
 func TestRemovedAmongVersions(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 3, 100))
 	if _, err := d.db.Exec(t.Context(), "UPDATE fleet_nodes SET epoch = epoch + 1 WHERE id = 'n1'"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.db.Exec(t.Context(), "UPDATE fleet_nodes SET lease_until = now() + interval '2 hours' WHERE id = 'n1'"); err != nil { // would be the first choice
+	if _, err := d.db.Exec(t.Context(), "UPDATE fleet_nodes SET lease_until = now() + interval '2 hours' WHERE id = 'n1'"); err != nil { // so that it would be the first choice
 		t.Fatal(err)
 	}
 	p := only(wants("sb", nil, pairs{"gpu": "yes"}), "n0")

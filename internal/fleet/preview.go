@@ -16,16 +16,18 @@ import (
 	"hutch"
 )
 
-// previewPath is the path at which a door finds the port of a preview's label. The answer is one line of JSON, and ends
-// when the port is no longer exposed in this way: then connections through another node are cut, too.
+// previewPath is the path at which a door answers which port a preview's label belongs to. The answer is one line of
+// JSON. The response stays open until the port is no longer exposed in this way; then connections through other nodes
+// are cut, too.
 const previewPath = "/fleet/preview"
 
 const (
-	lookTime = 3 * time.Second // for the nodes to answer whether they have a label
-	// fetchTime bounds the wait of a visitor for a sandbox that comes from the bucket. The transfer continues after it.
+	lookTime = 3 * time.Second // how long nodes can take to answer whether they have a label
+	// fetchTime bounds how long a visitor waits for a sandbox from the bucket. The transfer continues after that.
 	fetchTime = time.Minute
-	// mostLooks limits simultaneous look-ups of the labels of one owner, and of labels without a known owner: anyone can
-	// ask for one. mostFetches limits those that wait for a sandbox from the bucket, which takes longer.
+	// mostLooks limits simultaneous look-ups of the labels of one owner, and of labels without a known owner, because
+	// anyone can ask for a label. mostFetches limits the look-ups that wait for a sandbox from the bucket, which takes
+	// longer.
 	mostLooks, mostFetches = 64, 16
 	// mostShown bounds the labels of other nodes that are remembered, each with an open stream.
 	mostShown = 10_000
@@ -58,13 +60,13 @@ func (d *door) preview(w http.ResponseWriter, r *http.Request) {
 type previews struct {
 	mu     sync.Mutex
 	shown  map[string]remembered // by label
-	counts map[string]int        // of shown, by owner
-	// looking has the look-ups of labels: visitors of one label share one.
+	counts map[string]int        // number of entries in shown, by owner
+	// looking has the look-ups of labels, so that visitors of one label share one look-up.
 	looking        singleflight.Group
 	looks, fetches slots
 }
 
-// remembered is a preview of another node, and what closes its stream.
+// remembered is a preview of another node, and the function that closes its stream.
 type remembered struct {
 	hutch.Preview
 	end context.CancelFunc
@@ -77,8 +79,8 @@ func newPreviews() previews {
 	}
 }
 
-// keep remembers a preview. If there are too many, it ends a preview of the owner that has the most previews. The next
-// visitor of that preview makes the node search for it again.
+// keep remembers a preview. If there are too many previews, it forgets one of the owner with the most. The next visitor
+// of that preview makes the node search for it again.
 func (p *previews) keep(label string, preview remembered) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,14 +134,14 @@ type labelOwner struct {
 	known bool
 }
 
-// slots limit what is done at a time, for each owner.
+// slots limits how much is done at a time for each owner.
 type slots struct {
 	most  int
 	mu    sync.Mutex
 	taken map[labelOwner]int
 }
 
-// within calls do if a slot of the owner is free, and reports whether one was.
+// within calls do if a slot of the owner is free, and reports whether a slot was free.
 func (s *slots) within(owner labelOwner, do func()) bool {
 	if !s.take(owner) {
 		return false
@@ -167,7 +169,7 @@ func (s *slots) give(owner labelOwner) {
 	}
 }
 
-// Preview implements hutch.Previews: a label of this node, or of another.
+// Preview implements hutch.Previews: it finds a label on this node or on another one.
 func (f *Fleet) Preview(label string) (hutch.Preview, error) {
 	if f.node.serving() != nil {
 		return hutch.Preview{}, errNotAnswered
@@ -243,7 +245,7 @@ func (f *Fleet) fetchLabel(label string) error {
 		ports, err := f.carrier.Engine.PortsInStore(ctx, h.Owner, h.ID)
 		has := slices.ContainsFunc(ports, func(p hutch.Port) bool { return p.Label() == label })
 		switch {
-		case errors.Is(err, hutch.NotFound), err == nil && !has: // it is another sandbox with such an id
+		case errors.Is(err, hutch.NotFound), err == nil && !has: // the label belongs to another sandbox with such an id
 			continue
 		case err != nil:
 			result = errNotAnswered
@@ -258,8 +260,8 @@ func (f *Fleet) fetchLabel(label string) error {
 	return result
 }
 
-// look asks all nodes at once. The answer of the first node that has the label is kept open. The error is ErrNoPreview only if
-// all nodes have answered.
+// look asks all live nodes for a label at once. The answer of the first node that has the label is kept open. The error
+// is ErrNoPreview only if all nodes have answered.
 func (f *Fleet) look(label string) (hutch.Preview, error) {
 	others, _ := f.node.others()
 	found := make(chan hutch.Preview, len(others))
@@ -288,7 +290,8 @@ func (f *Fleet) look(label string) (hutch.Preview, error) {
 	return hutch.Preview{}, result
 }
 
-// lookAt asks one node, and returns when the answer has ended. The error is ErrNoPreview if the node does not have the label.
+// lookAt asks one node for a label, sends what it finds to found, and returns when the answer has ended. The error is
+// ErrNoPreview if the node does not have the label.
 func (f *Fleet) lookAt(info NodeInfo, label string, found chan<- hutch.Preview) error {
 	p, err := f.peers.of(info)
 	if err != nil {

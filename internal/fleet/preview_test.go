@@ -8,7 +8,8 @@ import (
 	"hutch"
 )
 
-// An owner with more labels than a node remembers loses its own, and not those of others.
+// TestRememberedPreviewsOfManyLabels: if an owner has more labels than a node remembers, the node forgets labels of
+// this owner, and not those of others.
 func TestRememberedPreviewsOfManyLabels(t *testing.T) {
 	t.Parallel()
 	p := newPreviews()

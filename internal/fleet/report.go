@@ -10,11 +10,11 @@ import (
 	"hutch"
 )
 
-// Report is what a node knows of its fleet and of itself.
+// Report is what a node knows about its fleet and about itself.
 type Report struct {
 	Node  string
 	Nodes []hutch.Node  // nodes that have started at least once, by name, as this node last read them
-	Lease time.Duration // how long this node serves without another answer of the database; 0 if it does not serve
+	Lease time.Duration // how long this node can serve without another renewal; 0 if it does not serve
 
 	Held, Stuck, InBucket int64 // sandboxes of this node
 
@@ -22,7 +22,7 @@ type Report struct {
 	Carried  map[Transfer]Outcomes
 }
 
-// Outcomes counts what succeeded and what failed.
+// Outcomes counts successes and failures.
 type Outcomes struct{ OK, Failed int64 }
 
 func (o *Outcomes) add(err error) {
@@ -37,10 +37,10 @@ func (o *Outcomes) add(err error) {
 type Transfer string
 
 const (
-	Saved        Transfer = "saved" // to the bucket, while it sleeps
+	Saved        Transfer = "saved" // to the bucket, while the sandbox sleeps
 	Checkpointed Transfer = "checkpoint"
 	Fetched      Transfer = "fetched" // from the bucket
-	Left         Transfer = "left"    // for another node
+	Left         Transfer = "left"    // handed over to another node
 
 	SnapshotSaved   Transfer = "snapshot-saved" // to the bucket
 	SnapshotFetched Transfer = "snapshot-fetched"
@@ -68,7 +68,7 @@ func (n *node) report() Report {
 		r.Lease = max(n.until-sinceBoot(), 0)
 	}
 	for _, info := range n.nodes {
-		if info.SeenUntil == nil { // it was never started
+		if info.SeenUntil == nil { // the node was never started
 			continue
 		}
 		node := info.Node

@@ -14,8 +14,8 @@ import (
 	"hutch/internal/wrap"
 )
 
-// resident is the service of this node, as Fleet and the door call it. It keeps the directory up to date: it notes there which
-// sandboxes are made and destroyed here.
+// resident is the service of this node, as Fleet and the door call it. It records in the directory which sandboxes are
+// created and destroyed here.
 type resident struct {
 	wrap.Service
 	here hutch.Service
@@ -23,14 +23,14 @@ type resident struct {
 
 	mu      sync.Mutex
 	held    map[Name]bool          // the sandboxes here that are in the directory; true if awake
-	waking  map[Name]bool          // sandboxes that are waking: the directory has them as awake before they are
+	waking  map[Name]bool          // sandboxes that are waking: in the directory they are already awake
 	leaving map[Name]bool          // removed sandboxes that may still be in the directory
-	coming  map[Name]int           // creates and fetches under way
+	coming  map[Name]int           // how many creates and fetches of a sandbox are in progress
 	freeing map[Name]chan struct{} // sandboxes that are being removed from the directory; closed when that is done
-	checked time.Time              // when the whole directory was last compared
+	checked time.Time              // when the directory's whole list of this node was last compared
 
 	counting sync.Mutex // held by the report that counts the snapshots; guards counted
-	counted  int        // the number of snapshots that the directory knows, without a bucket; -1 for unknown
+	counted  int        // number of snapshots in the directory, in a fleet without a bucket; -1 for unknown
 }
 
 const (
@@ -54,7 +54,7 @@ func (r *resident) has(n Name) bool {
 	return ok
 }
 
-// known returns the sandboxes here that the directory knows: true for awake.
+// known returns the sandboxes here that the directory knows; the value is true if awake.
 func (r *resident) known() map[Name]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +68,7 @@ func (r *resident) note(n Name, awake bool) {
 	r.held[n] = awake
 }
 
-// noteAwake notes that the directory knows that a sandbox here is awake.
+// noteAwake notes that a sandbox here is awake in the directory too.
 func (r *resident) noteAwake(n Name) {
 	if r.has(n) {
 		r.note(n, true)
@@ -76,7 +76,7 @@ func (r *resident) noteAwake(n Name) {
 }
 
 // markWaking notes that a sandbox is waking, until done is called. Until then, report does not free the sandbox's
-// promised memory and cores.
+// reservation.
 func (r *resident) markWaking(n Name) (done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +88,7 @@ func (r *resident) markWaking(n Name) (done func()) {
 	}
 }
 
-// expect keeps the reservation of a sandbox that is about to arrive here, until done is called.
+// expect protects the reservation of a sandbox that is about to arrive here until done is called.
 func (r *resident) expect(n Name) (done func()) {
 	add := func(more int) {
 		r.mu.Lock()
@@ -108,7 +108,8 @@ func (r *resident) drop(n Name) {
 	delete(r.held, n)
 }
 
-// Create implements hutch.Service. Its node and its reservation in the directory were chosen before. If the create fails, the reservation is freed.
+// Create implements hutch.Service. The directory has already chosen this node and made the reservation. If the create
+// fails, the reservation is freed.
 func (r *resident) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
 	name := nameIn(ctx, req.ID)
 	r.mu.Lock()
@@ -128,7 +129,7 @@ func (r *resident) Create(ctx context.Context, req hutch.CreateRequest) (hutch.S
 	if err == nil && !here {
 		err = r.keepReservation(ctx, name, req)
 	}
-	if err == nil && !r.has(name) { // a sandbox that exists does not need its snapshot
+	if err == nil && !r.has(name) { // an existing sandbox does not need its snapshot
 		err = r.bringNamed(ctx, cmp.Or(req.Snapshot, req.Template))
 	}
 	if err == nil {
@@ -154,9 +155,9 @@ func (r *resident) Create(ctx context.Context, req hutch.CreateRequest) (hutch.S
 }
 
 // keepReservation makes sure that the reservation of a sandbox to be created here still exists. If the call took long
-// to arrive, the reservation can have been freed; then it is made again, unless another node has the id now.
+// to arrive, the reservation may have been freed; then it is made again, unless another node has the id now.
 func (r *resident) keepReservation(ctx context.Context, name Name, req hutch.CreateRequest) error {
-	if c := r.f.carrier; c != nil { // the sandbox itself can have come here
+	if c := r.f.carrier; c != nil { // the sandbox itself may have come here
 		if err := c.settle(ctx, name); err != nil || r.has(name) {
 			return err
 		}
@@ -165,7 +166,7 @@ func (r *resident) keepReservation(ctx context.Context, name Name, req hutch.Cre
 	r.mu.Lock()
 	leaving := r.leaving[name]
 	r.mu.Unlock()
-	if leaving { // whether the directory still has an earlier sandbox of this id is not known
+	if leaving { // it is not known whether the directory still has an earlier sandbox of this id
 		if err := r.f.dir.free(ctx, me, name); err != nil {
 			return err
 		}
@@ -202,12 +203,12 @@ func (r *resident) Destroy(ctx context.Context, id string, force bool) (hutch.De
 	return receipt, err
 }
 
-// free removes a destroyed sandbox from the directory. If the directory does not answer, report does it later. A create
-// of the same id waits until the directory has answered.
+// free removes a destroyed sandbox from the directory. If the directory does not answer, report removes it later. A
+// create of the same id waits until the directory has answered.
 func (r *resident) free(ctx context.Context, name Name) { r.remove(ctx, name, true) }
 
-// release does the same as free for a sandbox that was never created here, as far as this node knows. A sandbox that
-// the bucket has is not removed, but fetched again: it came here, and the answer to arrived was lost.
+// release does the same as free for a sandbox that was never created here, as far as this node knows. If the bucket has
+// the sandbox, it is fetched again instead: then it had come here, and the answer to arrived was lost.
 func (r *resident) release(ctx context.Context, name Name) { r.remove(ctx, name, false) }
 
 func (r *resident) remove(ctx context.Context, name Name, destroyed bool) {
@@ -274,7 +275,7 @@ func (r *resident) isGone(ctx context.Context, name Name) (bool, error) {
 	return len(list) == 0, err
 }
 
-// Fork implements hutch.Service: copies are made on the node of the original.
+// Fork implements hutch.Service: the copies are on the node of the original.
 func (r *resident) Fork(ctx context.Context, sandbox string, req hutch.ForkRequest) ([]hutch.Sandbox, error) {
 	list, err := r.here.Fork(ctx, sandbox, req)
 	if err != nil {
@@ -283,7 +284,7 @@ func (r *resident) Fork(ctx context.Context, sandbox string, req hutch.ForkReque
 	return list, r.adopt(ctx, list)
 }
 
-// adopt adds sandboxes that were made here without a reservation to the directory.
+// adopt adds to the directory the sandboxes that were made here without a reservation.
 func (r *resident) adopt(ctx context.Context, list []hutch.Sandbox) error {
 	entries := make([]entry, len(list))
 	for i, sb := range list {
@@ -320,7 +321,7 @@ func isAwake(s hutch.Status) bool {
 	return s == hutch.Running || s == hutch.Paused || s == hutch.Creating
 }
 
-// adoptAll adds all sandboxes here to the directory, when the node begins.
+// adoptAll adds all sandboxes here to the directory, when the node starts.
 func (r *resident) adoptAll(ctx context.Context) error {
 	list, err := r.all(ctx)
 	if err != nil {
@@ -333,7 +334,8 @@ func (r *resident) all(ctx context.Context) ([]hutch.Sandbox, error) {
 	return r.here.Sandboxes(caller.With(ctx, caller.Caller{}), hutch.Filter{Brief: true})
 }
 
-// compareAwake returns the names of the listed sandboxes, and those that fell asleep or woke since they were known.
+// compareAwake returns the names of the listed sandboxes, and those sandboxes that have fallen asleep or woken since
+// known was noted.
 func compareAwake(list []hutch.Sandbox, known, waking map[Name]bool) (here map[Name]bool, changed []entry) {
 	here = map[Name]bool{}
 	for _, sb := range list {
@@ -346,8 +348,8 @@ func compareAwake(list []hutch.Sandbox, known, waking map[Name]bool) (here map[N
 	return here, changed
 }
 
-// report sends the directory the changes that no call made: sandboxes whose lifetime ended, and sandboxes that fell
-// asleep or woke. It makes no query when nothing has changed.
+// report sends the directory the changes that were not made by a call: sandboxes whose lifetime ended, and sandboxes
+// that fell asleep or woke. It makes no query when nothing has changed.
 func (r *resident) report(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -406,7 +408,7 @@ func (r *resident) report(ctx context.Context) {
 }
 
 // countSnapshots sends the directory the number of snapshots here, if it has changed. Several reports can run at once;
-// one of them counts.
+// only one of them counts.
 func (r *resident) countSnapshots(ctx context.Context) {
 	if !r.counting.TryLock() {
 		return
@@ -424,8 +426,8 @@ func (r *resident) countSnapshots(ctx context.Context) {
 }
 
 // compare removes sandboxes from the directory that are not here: their create never arrived, or its answer was lost.
-// Those that the bucket has are fetched again, and those whose images are bad are written again. Sandboxes that are only
-// here are corrected.
+// Sandboxes that the bucket has are fetched again instead. Sandboxes with bad images are sent to the bucket again. For
+// sandboxes here that the directory does not have, see correct.
 func (r *resident) compare(ctx context.Context, list []hutch.Sandbox) {
 	held, err := r.f.dir.heldOn(ctx, r.f.node.info.ID, comeTime)
 	if c := r.f.carrier; c != nil && err == nil {
@@ -450,12 +452,13 @@ func (r *resident) compare(ctx context.Context, list []hutch.Sandbox) {
 	}
 }
 
-// correct adds a sandbox here to the directory if the directory has lost it: a statement that removes it can reach a slow
-// database after another create. It removes a sandbox that was destroyed or taken over elsewhere without this node
-// noticing, because the database's clock was wrong for a moment.
+// correct handles a sandbox here that the directory does not have. If the directory has lost it, correct adds it again;
+// a late removal in a slow database can take effect after the next create of the same id. If it was destroyed or taken
+// over elsewhere without this node noticing, correct removes it here; that happens when the database's clock was wrong
+// for a moment.
 func (r *resident) correct(ctx context.Context, sb hutch.Sandbox) {
 	name, me := Name{sb.Owner, sb.ID}, r.f.node.info.ID
-	if !r.has(name) { // it comes or goes just now
+	if !r.has(name) { // the sandbox is arriving or leaving just now
 		return
 	}
 	h, ok, err := r.f.dir.holder(ctx, name)

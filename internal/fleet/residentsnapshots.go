@@ -9,8 +9,8 @@ import (
 	"hutch/internal/caller"
 )
 
-// bringNamed fetches the snapshot with an id or a name, if it is not here and the directory has it on this node or on
-// no live node. The name can also be the name of an image; then nothing is fetched.
+// bringNamed fetches the snapshot with an id or a name, if its files are not here, and by the directory it is on this
+// node or on no live node. If name is the name of an image, nothing is fetched.
 func (r *resident) bringNamed(ctx context.Context, name string) error {
 	if r.f.carrier == nil || name == "" || hutch.CheckTemplateName(name) != nil {
 		return nil
@@ -55,12 +55,12 @@ func errBusySnapshot(id string) error {
 	return hutch.Errorf(hutch.Unavailable, "another node fetches or deletes the snapshot %q just now: try again in a moment", id)
 }
 
-// errNameTaken is for a name that a snapshot has already; where says where that snapshot is.
+// errNameTaken returns the error for a name that another snapshot already has; where says where that snapshot is.
 func errNameTaken(name, where string) error {
 	return hutch.Errorf(hutch.Conflict, "there is a snapshot or template %q already, %s: choose another name, replace that one, or delete it first", name, where).Naming(hutch.AboutField, "name")
 }
 
-// ownerIn returns the owner of a call; nil for the server.
+// ownerIn returns the owner of a call; nil if the server itself calls.
 func ownerIn(ctx context.Context) *string {
 	if o, ok := caller.OwnerOf(ctx); ok {
 		return &o.ID
@@ -68,7 +68,7 @@ func ownerIn(ctx context.Context) *string {
 	return nil
 }
 
-// isOwn reports whether a snapshot is not one that another owner shares with the caller. The server owns all.
+// isOwn reports whether a snapshot belongs to the caller, and is not shared by another owner. The server owns all.
 func isOwn(ctx context.Context, s hutch.Snapshot) bool {
 	owner := ownerIn(ctx)
 	return owner == nil || s.Owner == *owner
@@ -129,7 +129,7 @@ func (r *resident) TagSnapshot(ctx context.Context, snapshot string, req hutch.S
 	if err != nil || r.f.carrier == nil {
 		return v, err
 	}
-	if _, here := r.f.carrier.snapshots.find(v.ID); !here { // only the old copy here has the name
+	if _, here := r.f.carrier.snapshots.find(v.ID); !here { // only an old copy here has the name
 		return hutch.Snapshot{}, hutch.Errorf(hutch.Unavailable, "the snapshot %q is moving between nodes: try again in a moment", v.ID)
 	}
 	return v, nil

@@ -11,7 +11,7 @@ import (
 	"hutch/internal/wrap"
 )
 
-// nameIn returns the directory's name of a caller's sandbox.
+// nameIn returns the name of a caller's sandbox in the directory.
 func nameIn(ctx context.Context, id string) Name {
 	o, _ := caller.OwnerOf(ctx)
 	return Name{o.ID, id}
@@ -24,7 +24,8 @@ func (f *Fleet) route(ctx context.Context, c verb.Call, _ any, run func(context.
 	})
 }
 
-// lead makes a call on the node of its sandbox: here, or on another node with the context that there returns.
+// lead makes a call on the node of its sandbox. If that is another node, the call is made with the context that there
+// returns.
 func (f *Fleet) lead(ctx context.Context, c verb.Call, run func(context.Context) error, there func(context.Context, *peer) context.Context) error {
 	if err := f.node.serving(); err != nil {
 		return err
@@ -34,7 +35,7 @@ func (f *Fleet) lead(ctx context.Context, c verb.Call, run func(context.Context)
 	}
 	name := nameIn(ctx, c.Sandbox)
 	if c.Verb == "Destroy" {
-		f.forget(name) // a node that lacks the sandbox reports it as destroyed
+		f.forget(name) // else an outdated node, which lacks the sandbox, would report it as destroyed
 	}
 	for again := true; ; again = false {
 		p, remembered, err := f.locate(ctx, name)
@@ -49,7 +50,7 @@ func (f *Fleet) lead(ctx context.Context, c verb.Call, run func(context.Context)
 		if !hasMoved(err) && (p == nil || !remembered || !isMissing(err) && !notReached(err)) {
 			return err
 		}
-		// The sandbox has moved, and the call had no effect.
+		// The sandbox has moved, so the call had no effect.
 		f.forget(name)
 		if !again || sendsMore(c) {
 			return err
@@ -70,7 +71,7 @@ func isMissing(err error) bool {
 
 // sendsMore reports whether a call reads a stream of its caller, so that it cannot be repeated.
 func sendsMore(c verb.Call) bool {
-	if c.Verb == "Input" { // the record of the call does not show its stream
+	if c.Verb == "Input" { // c does not show the stream of this verb
 		return true
 	}
 	switch req := c.Request.(type) {
@@ -82,8 +83,8 @@ func sendsMore(c verb.Call) bool {
 	return false
 }
 
-// locate returns the node that holds a sandbox. It is nil for this node, and for a sandbox that no node holds: then this node
-// reports that it is missing.
+// locate returns the node that holds a sandbox. p is nil for this node, and for a sandbox that no node holds: this node
+// then reports that it is missing.
 func (f *Fleet) locate(ctx context.Context, name Name) (p *peer, remembered bool, err error) {
 	if f.resident.has(name) {
 		return nil, false, nil
@@ -109,8 +110,8 @@ func (f *Fleet) locate(ctx context.Context, name Name) (p *peer, remembered bool
 	return p, false, err
 }
 
-// find returns the node that holds a sandbox. A sandbox that is only in the bucket is first moved to a node; another
-// node can do that at the same time, so find tries again.
+// find returns the node that holds a sandbox. If only the bucket has the sandbox, it is first moved to a node. Another
+// node can do that at the same time, so find tries several times.
 func (f *Fleet) find(ctx context.Context, name Name) (h Holder, ok bool, err error) {
 	for range 3 {
 		h, ok, err = f.dir.holder(ctx, name)
@@ -148,8 +149,8 @@ func (f *Fleet) forget(name Name) {
 	delete(f.known, name)
 }
 
-// Exec implements hutch.Service. A resumable command outlives the connection between nodes. When its caller cancels it
-// or loses the right to it, the command ends on its node too.
+// Exec implements hutch.Service. A resumable command outlives the connection between nodes. When its caller cancels the
+// command or loses the right to it, the command is ended on its node too.
 func (f *Fleet) Exec(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	if !req.Resumable || f.resident.has(nameIn(ctx, sandbox)) {
 		return inMillis(f.Service.Exec(ctx, sandbox, req, out))
@@ -176,8 +177,8 @@ func (f *Fleet) ResumeExec(ctx context.Context, sandbox, exec string, cursor int
 	return inMillis(res, err)
 }
 
-// inMillis rounds the duration of a command to milliseconds, as calls to other nodes do, so the answer is the same on
-// every node.
+// inMillis rounds the duration of a command to milliseconds, because calls to other nodes do so. The answer is then the
+// same from every node.
 func inMillis(res hutch.ExecResult, err error) (hutch.ExecResult, error) {
 	res.Duration = res.Duration.Truncate(time.Millisecond)
 	return res, err

@@ -25,8 +25,9 @@ var (
 	scalePlots     = flag.String("scale-plots", "", "the folder for the plot of TestScale; none by default")
 )
 
-// TestScale fills a fleet, wakes all its sandboxes at once, and loses a tenth of its nodes. The nodes are real but for their
-// engines, which are tables in memory; so the figures are those of the fleet alone. They are in docs/decisions/fleet.md, by:
+// TestScale fills a fleet, wakes all its sandboxes at once, and loses a tenth of its nodes. The nodes are real except
+// for their engines, which are tables in memory, so the figures are those of the fleet only. The figures in
+// docs/decisions/fleet.md come from:
 //
 //	go test ./internal/fleet -run TestScale -v -scale-nodes 100 -scale-sandboxes 100000 -scale-plots "$PWD/docs/plots" -timeout 30m
 func TestScale(t *testing.T) {
@@ -47,7 +48,7 @@ func TestScale(t *testing.T) {
 		}
 	})
 	t.Logf("%d nodes have begun after %v", nodes, time.Since(began).Round(time.Millisecond))
-	doors := b.nodes[:max(1, nodes/10)] // clients reach few of the nodes, as behind a load balancer
+	doors := b.nodes[:max(1, nodes/10)] // clients call only a few of the nodes
 
 	ids := make([]string, count)
 	for i := range ids {
@@ -196,9 +197,9 @@ func alive(m *member) (count int) {
 	return count
 }
 
-// memoryEngine is a table of sandboxes in which nothing runs.
+// memoryEngine is a table of sandboxes that do not run.
 type memoryEngine struct {
-	hutch.Service // what this test does not call
+	hutch.Service // for the methods that this test does not call
 
 	mu    sync.Mutex
 	boxes map[scaleName]hutch.Sandbox

@@ -12,8 +12,8 @@ import (
 // header carries the caller of a call from node to node. Only the door reads it; other listeners ignore it.
 const header = "Hutch-Caller"
 
-// sentCaller is a caller.Caller in transit. It leaves out what belongs to one process: the end of the token, which the
-// node that the client called watches, and the memory budget, because each node has its own.
+// sentCaller is a caller.Caller in transit. It leaves out what belongs to one process: the end of the token, because
+// the node that the client called watches it, and the memory budget, because each node has its own.
 type sentCaller struct {
 	Principal *principal    `json:"principal,omitempty"`
 	Owner     *caller.Owner `json:"owner,omitempty"`

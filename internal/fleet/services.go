@@ -8,10 +8,10 @@ import (
 	"hutch/internal/wrap"
 )
 
-// These are the other interfaces of a server. A verb for a sandbox goes to its node, and its results stay there. Other
-// verbs are for this node only, unless a method here says otherwise.
+// These are the other interfaces of a server. A call about a sandbox goes to the sandbox's node, and its results stay
+// there. Other calls are for this node only, unless a method here says otherwise.
 
-// Images returns the images of this node. The verbs for a sandbox and for a snapshot go to its node.
+// Images returns the images of this node. Calls about a sandbox or a snapshot go to its node.
 func (f *Fleet) Images(here hutch.Images) hutch.Images {
 	s := &wrap.ImageService{Next: residentImages{here, f.resident}}
 	s.Hook = func(ctx context.Context, c verb.Call, _ any, run func(context.Context) error) error {
@@ -20,7 +20,7 @@ func (f *Fleet) Images(here hutch.Images) hutch.Images {
 	return fleetImages{s, f}
 }
 
-// imageVerbs is hutch.Images under a name that differs from its method Images.
+// imageVerbs is hutch.Images under another name, so that it can be embedded beside the method Images.
 type imageVerbs = hutch.Images
 
 type fleetImages struct {
@@ -47,7 +47,8 @@ type residentImages struct {
 	r *resident
 }
 
-// CommitSnapshot implements hutch.Images. A snapshot that this node is about to have is fetched first.
+// CommitSnapshot implements hutch.Images. If this node is to have the snapshot but has not fetched it yet, it is
+// fetched first.
 func (i residentImages) CommitSnapshot(ctx context.Context, snapshot string, req hutch.CommitRequest) (hutch.Image, error) {
 	if err := i.r.bringNamed(ctx, snapshot); err != nil {
 		return hutch.Image{}, err
@@ -55,7 +56,7 @@ func (i residentImages) CommitSnapshot(ctx context.Context, snapshot string, req
 	return i.imageVerbs.CommitSnapshot(ctx, snapshot, req)
 }
 
-// Volumes returns the volumes of this node. The verb for a sandbox goes to its node.
+// Volumes returns the volumes of this node. The call about a sandbox goes to its node.
 func (f *Fleet) Volumes(here hutch.Volumes) hutch.Volumes {
 	s := &wrap.VolumeService{Next: here}
 	s.Hook = func(ctx context.Context, c verb.Call, _ any, run func(context.Context) error) error {
@@ -64,8 +65,8 @@ func (f *Fleet) Volumes(here hutch.Volumes) hutch.Volumes {
 	return s
 }
 
-// onNode calls do on the node of a sandbox, with an interface of that node: this node's, or another node's over the
-// connection to it.
+// onNode calls do on the node of a sandbox, with that node's interface: here on this node, or else the client of the
+// other node.
 func onNode[T any](ctx context.Context, f *Fleet, c verb.Call, here T, do func(ctx context.Context, there T) error) error {
 	type key struct{}
 	return f.lead(ctx, c, func(ctx context.Context) error {
@@ -91,7 +92,7 @@ func (t timelines) Timeline(ctx context.Context, sandbox string, q hutch.Timelin
 	})
 }
 
-// Histories returns what the sandboxes of all nodes used: the samples are on the node of the sandbox.
+// Histories returns the usage histories of the sandboxes of all nodes: the samples are on the node of the sandbox.
 func (f *Fleet) Histories(here hutch.Histories) hutch.Histories { return histories{f, here} }
 
 type histories struct {

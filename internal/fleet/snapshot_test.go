@@ -22,7 +22,7 @@ type gated struct {
 	gets, puts atomic.Pointer[gate]
 }
 
-// gate reports that a call has come, and lets it pass when it is opened.
+// gate reports on come when a call has come, and lets the call pass when open is closed.
 type gate struct{ come, open chan struct{} }
 
 func newGate() *gate { return &gate{make(chan struct{}), make(chan struct{})} }
@@ -47,7 +47,7 @@ func (g *gated) Put(ctx context.Context, key string, r io.Reader) error {
 	return g.Store.Put(ctx, key, r)
 }
 
-// newBucketBed makes a fleet with a bucket, whose nodes have room for a number of sandboxes.
+// newBucketBed makes a fleet with a bucket, whose nodes each have capacity for room awake sandboxes.
 func newBucketBed(t *testing.T, nodes int, room int64, change ...func(i int, o *fleet.Options)) (*bed, *gated) {
 	t.Helper()
 	bucket := &gated{Store: objects.Folder(t.TempDir())}
@@ -57,7 +57,7 @@ func newBucketBed(t *testing.T, nodes int, room int64, change ...func(i int, o *
 	})...), bucket
 }
 
-// on returns the index of the node that has a snapshot on its disk, or -1.
+// on returns the index of the node whose disk has a snapshot, or -1.
 func (b *bed) on(t *testing.T, snapshot string) int {
 	t.Helper()
 	return slices.IndexFunc(b.nodes, func(m *member) bool {
@@ -82,7 +82,7 @@ func (b *bed) made(t *testing.T, name string) (s hutch.Snapshot, node int) {
 	return s, b.on(t, s.ID)
 }
 
-// inBucket returns when the bucket has a snapshot of a node.
+// inBucket waits until the bucket has a snapshot of a node.
 func (b *bed) inBucket(t *testing.T, node int, snapshot string) {
 	t.Helper()
 	eventually(t, "the bucket has the snapshot", func() bool {
@@ -91,13 +91,13 @@ func (b *bed) inBucket(t *testing.T, node int, snapshot string) {
 	})
 }
 
-// TestSnapshotOfAFullNode: when the node of a snapshot has no room, a sandbox of it is made on another node.
+// TestSnapshotOfAFullNode: when the node of a snapshot is full, a sandbox from the snapshot is made on another node.
 func TestSnapshotOfAFullNode(t *testing.T) {
 	t.Parallel()
 	b, _ := newBucketBed(t, 2, 2)
 	s, home := b.made(t, "base")
 	b.inBucket(t, home, s.ID)
-	for i := range 3 { // one beside its origin, and two on the other node
+	for i := range 3 { // one beside the snapshot's origin, and two on the other node
 		sb, err := b.nodes[i%2].Create(t.Context(), hutch.CreateRequest{Snapshot: "base"})
 		if err != nil {
 			t.Fatalf("sandbox %d: %v", i, err)
@@ -115,7 +115,7 @@ func TestSnapshotOfAFullNode(t *testing.T) {
 			t.Errorf("node %d lists %+v %v", i, list, err)
 		}
 	}
-	// The old copy on the first node does not count when the snapshot is deleted.
+	// Deleting the snapshot ignores the old copy on the first node.
 	if err := b.nodes[home].DeleteSnapshot(t.Context(), "base"); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func has(t *testing.T, m *member, id string) bool {
 	return len(list) > 0
 }
 
-// drainedSnapshot is a snapshot that only the bucket has, and a node that is not drained.
+// drainedSnapshot returns a snapshot that only the bucket has, and a node that is not drained.
 func drainedSnapshot(t *testing.T, b *bed) (s hutch.Snapshot, other *member) {
 	t.Helper()
 	s, home := b.made(t, "base")
@@ -214,7 +214,7 @@ func TestDeletedWhileFetched(t *testing.T) {
 
 type imageVerbs = hutch.Images
 
-// snapshotImages are the images of a node that can only be made of its snapshots.
+// snapshotImages is a hutch.Images that can only make images from the snapshots of its node.
 type snapshotImages struct {
 	imageVerbs
 	e *engine.Engine
@@ -228,7 +228,8 @@ func (i snapshotImages) CommitSnapshot(ctx context.Context, snapshot string, req
 	return hutch.Image{ID: req.Name}, err
 }
 
-// TestCommittedWhileFetched: an image of a snapshot that a node is fetching is made when the node has it, through any node.
+// TestCommittedWhileFetched: a commit of a snapshot that a node is still fetching, called on any node, waits until that
+// node has the snapshot.
 func TestCommittedWhileFetched(t *testing.T) {
 	t.Parallel()
 	b, bucket := newBucketBed(t, 2, 100)
@@ -261,7 +262,7 @@ func TestCommittedWhileFetched(t *testing.T) {
 	}
 }
 
-// TestDeletedWhileWritten: the object of a snapshot that is deleted while it is written to the bucket is removed.
+// TestDeletedWhileWritten: if a snapshot is deleted while it is written to the bucket, its object is removed.
 func TestDeletedWhileWritten(t *testing.T) {
 	t.Parallel()
 	b, bucket := newBucketBed(t, 1, 100)
@@ -282,7 +283,7 @@ func TestDeletedWhileWritten(t *testing.T) {
 	}
 }
 
-// TestSnapshotsInTheBucketCount: names and limits of an owner count those that are on no node.
+// TestSnapshotsInTheBucketCount: snapshots on no node count for the names and limits of their owner.
 func TestSnapshotsInTheBucketCount(t *testing.T) {
 	t.Parallel()
 	b, _ := newBucketBed(t, 2, 100)
@@ -332,7 +333,7 @@ func TestSnapshotsWaitAtTheEnd(t *testing.T) {
 func TestBadObjectKeepsTheCopy(t *testing.T) {
 	t.Parallel()
 	b, bucket := newBucketBed(t, 2, 1)
-	s, home := b.made(t, "base") // its node is full
+	s, home := b.made(t, "base") // the snapshot's node is full
 	b.inBucket(t, home, s.ID)
 	if !slices.ContainsFunc(snapshotKeys(t, bucket), func(key string) bool { return bucket.Delete(t.Context(), key) == nil }) {
 		t.Fatal("the bucket has no snapshot")
@@ -367,7 +368,7 @@ func snapshotKeys(t *testing.T, bucket objects.Store) []string {
 }
 
 // TestMovedWhileFetched: if a node gets full while it fetches a snapshot, another node takes the snapshot for the next
-// sandbox, and the first sandbox is made all the same.
+// sandbox, and the first sandbox is still made.
 func TestMovedWhileFetched(t *testing.T) {
 	t.Parallel()
 	b, bucket := newBucketBed(t, 3, 1)
@@ -382,7 +383,7 @@ func TestMovedWhileFetched(t *testing.T) {
 	}
 	first := make(chan answer, 1)
 	go func() {
-		sb, err := other.Create(t.Context(), hutch.CreateRequest{Snapshot: "base"}) // its node is full
+		sb, err := other.Create(t.Context(), hutch.CreateRequest{Snapshot: "base"}) // the snapshot's node is full
 		first <- answer{sb.ID, err}
 	}()
 	<-gate.come
@@ -401,8 +402,8 @@ func TestMovedWhileFetched(t *testing.T) {
 	}
 }
 
-// TestOwnSnapshotInTheBucket: an owner's snapshot that only the bucket has comes before one of the same name that another
-// owner shares, on every node.
+// TestOwnSnapshotInTheBucket: on every node, a caller's own snapshot comes before a shared one of the same name, even
+// if only the bucket has the caller's.
 func TestOwnSnapshotInTheBucket(t *testing.T) {
 	t.Parallel()
 	b, _ := newBucketBed(t, 2, 100)
@@ -439,8 +440,8 @@ func TestOwnSnapshotInTheBucket(t *testing.T) {
 	}
 }
 
-// TestSharedSnapshotStays: taints and volumes move a snapshot to another node for its owner, and not for a caller that it is
-// shared with.
+// TestSharedSnapshotStays: taints and volumes make a snapshot move to another node if its owner calls, but not if it is
+// only shared with the caller.
 func TestSharedSnapshotStays(t *testing.T) {
 	t.Parallel()
 	b, _ := newBucketBed(t, 2, 100, func(i int, o *fleet.Options) {
@@ -480,7 +481,7 @@ func TestSharedSnapshotStays(t *testing.T) {
 	}
 }
 
-// TestSharedSnapshotOfAFullNode: from a full node, a snapshot moves for a caller that it is shared with too.
+// TestSharedSnapshotOfAFullNode: from a full node, a snapshot also moves for a caller with whom it is shared.
 func TestSharedSnapshotOfAFullNode(t *testing.T) {
 	t.Parallel()
 	b, _ := newBucketBed(t, 2, 1)
@@ -500,7 +501,7 @@ func TestSharedSnapshotOfAFullNode(t *testing.T) {
 	}
 }
 
-// with returns the index of the node that has a sandbox, or -1.
+// with returns the index of the node with a sandbox, or -1.
 func (b *bed) with(ctx context.Context, t *testing.T, id string) int {
 	t.Helper()
 	return slices.IndexFunc(b.nodes, func(m *member) bool {
@@ -520,7 +521,7 @@ func TestExistingSandboxOfAMovedSnapshot(t *testing.T) {
 	s, home := b.made(t, "base")
 	b.inBucket(t, home, s.ID)
 	var ids []string
-	for range 2 { // one beside its origin; then the node is full
+	for range 2 { // one beside the snapshot's origin; then the node is full
 		sb, err := b.nodes[0].Create(t.Context(), hutch.CreateRequest{Snapshot: "base"})
 		if err != nil {
 			t.Fatal(err)

@@ -13,18 +13,19 @@ import (
 	"hutch/internal/travel"
 )
 
-// Snapshots that travel, in the directory. With a bucket, fleet_snapshots has a row for each snapshot. Its node has the
-// files, and is empty while only the bucket has them. The row has an image once the bucket has the snapshot. Because
-// the files of a snapshot never change, two nodes can have them; the row says whose files are valid.
+// How the directory records snapshots that move between nodes. In a fleet with a bucket, fleet_snapshots has a row for
+// each snapshot. The row's node has the files; it is empty while only the bucket has them. The row has an image once
+// the bucket has the snapshot. Because the files of a snapshot never change, two nodes can have them; the row says
+// which node's files are valid.
 //
 //	on a node ── written ──► on a node, image ── drained ──► no node, image ─┐
 //	                            ▲       │                        ▲           │ claim
 //	                            │       └── the node is away ────┼───────────┤
 //	                            └─────────── fetched ────────────┴───────────┘
 //
-// A claim names the node that is to fetch the snapshot, and has the previous node as a condition, so only one of
-// several claims succeeds. If the previous node is away or full, it may still have files that are no longer valid:
-// fleet_snapshot_copies names them until that node has removed them.
+// A claim writes into the row the node that is to fetch the snapshot. Its condition is that the row still names the
+// previous node, so only one of several claims succeeds. A previous node that is away or full can still have files that
+// are no longer valid: fleet_snapshot_copies names them until that node has removed them.
 const snapshotSchema = `
 CREATE TABLE IF NOT EXISTS fleet_snapshots (
 	id text PRIMARY KEY,
@@ -49,13 +50,14 @@ DO $$ BEGIN
 END $$
 `
 
-// countSnapshots records how many snapshots a node without a bucket has: then no rows name them.
+// countSnapshots records how many snapshots a node without a bucket has, because without a bucket they have no rows.
 func (d *Directory) countSnapshots(ctx context.Context, node string, n int) error {
 	_, err := d.db.Exec(ctx, "UPDATE fleet_nodes SET snapshots = $2 WHERE id = $1", node, n)
 	return databaseError(err)
 }
 
-// nodeServes is a condition on the node of fleet_snapshots s: it is alive, so it has the snapshot or is about to fetch it.
+// nodeServes is a condition on the node of fleet_snapshots s: it is alive, and so has the snapshot or is about to fetch
+// it.
 const nodeServes = `EXISTS (SELECT FROM fleet_nodes n WHERE n.id = s.node AND n.lease_until > now())`
 
 // snapshotRow is a snapshot in the directory.
@@ -64,7 +66,7 @@ type snapshotRow struct {
 	Node   string // "" while only the bucket has it
 	Alive  bool   // the node is alive
 	Image  *travel.Image
-	Stays  string // why it is not in the bucket, or cannot leave its node
+	Stays  string // why the snapshot is not in the bucket, or cannot leave its node
 }
 
 func (s snapshotRow) record() hutch.Snapshot { return s.Record }
@@ -76,7 +78,7 @@ type KeptSnapshot struct {
 	Owner string   `json:"owner,omitempty"`
 	// InBucket says that the snapshot outlives its node.
 	InBucket bool `json:"inBucket"`
-	// Stays is why it is not in the bucket, or cannot leave a node that is drained.
+	// Stays is why the snapshot is not in the bucket, or cannot leave a node that is drained.
 	Stays string `json:"stays,omitempty"`
 }
 
@@ -100,7 +102,7 @@ func (d *Directory) snapshotRows(ctx context.Context, condition string, args ...
 
 const notExpired = `(s.record->>'expiresAt' IS NULL OR (s.record->>'expiresAt')::timestamptz > now())`
 
-// isVisible is a condition on fleet_snapshots s: the owner $1 can use it; NULL is the server.
+// isVisible is a condition on fleet_snapshots s: the owner $1 can use it; NULL stands for the server.
 const isVisible = `($1::text IS NULL OR s.owner = $1 OR (s.record->>'shared')::boolean)`
 
 // snapshotsInBucket lists the snapshots in the bucket that an owner can use; nil is the server, which can use all.
@@ -118,7 +120,7 @@ func (d *Directory) snapshotsElsewhere(ctx context.Context, owner string) ([]sna
 	return d.snapshotRows(ctx, "s.owner = $1 AND s.image IS NOT NULL AND "+notExpired+" AND NOT "+nodeServes, owner)
 }
 
-// snapshotsLost lists the snapshots that an owner can use, that are not in the bucket and whose nodes are away.
+// snapshotsLost lists those snapshots that an owner can use whose nodes are away and that are not in the bucket.
 func (d *Directory) snapshotsLost(ctx context.Context, owner *string) ([]snapshotRow, error) {
 	return d.snapshotRows(ctx, "s.image IS NULL AND "+notExpired+" AND "+isVisible+" AND NOT "+nodeServes, owner)
 }
@@ -133,9 +135,9 @@ func (d *Directory) KeptSnapshots(ctx context.Context, node string) ([]KeptSnaps
 	return list, err
 }
 
-// recordSnapshot records a snapshot of a node, or its new names, and returns its image, nil for none. The error is errMoved
-// if another node has it, or if the node has only an old copy. A snapshot that is not in the bucket and whose node is away
-// becomes one of this node, which has its files: it can be the only one.
+// recordSnapshot records a snapshot of a node, or its new names. img is its image in the bucket, nil for none. The
+// error is errMoved if another node has it, or if this node has only an old copy. If the snapshot is not in the bucket
+// and its node is away, it is assigned to this node, because the files here may be the only ones.
 func (d *Directory) recordSnapshot(ctx context.Context, node string, v hutch.Snapshot) (img *travel.Image, err error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -169,8 +171,9 @@ func (d *Directory) recordSnapshotStay(ctx context.Context, node, id, why string
 	return d.changeSnapshot(ctx, "UPDATE fleet_snapshots SET stays = $3 WHERE id = $1 AND node = $2", id, node, why)
 }
 
-// hasSnapshot records that a node has fetched a snapshot with the image of a key. If another node has claimed it meanwhile,
-// mine is false, and the files are recorded as an old copy. The error is errMoved if the snapshot was deleted.
+// hasSnapshot records that a node has fetched a snapshot from the image with the given key. If another node has claimed
+// it meanwhile, mine is false, and the files are recorded as an old copy. The error is errMoved if the snapshot was
+// deleted.
 func (d *Directory) hasSnapshot(ctx context.Context, node, id, key string) (mine bool, err error) {
 	err = pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
 		var at string
@@ -190,14 +193,14 @@ func (d *Directory) hasSnapshot(ctx context.Context, node, id, key string) (mine
 	return mine, databaseError(err)
 }
 
-// releaseSnapshot records that a node no longer has a snapshot, which the bucket has.
+// releaseSnapshot records that a node no longer has a snapshot, so that only the bucket has it.
 func (d *Directory) releaseSnapshot(ctx context.Context, node, id, key string) error {
 	return d.changeSnapshot(ctx, releaseRow, id, node, key)
 }
 
 const releaseRow = "UPDATE fleet_snapshots SET node = '', stays = '' WHERE id = $1 AND node = $2 AND image->>'key' = $3"
 
-// leaveSnapshot does the same as releaseSnapshot, for a node that still has the files, and is about to remove them.
+// leaveSnapshot is releaseSnapshot for a node that still has the files and is about to remove them.
 func (d *Directory) leaveSnapshot(ctx context.Context, node, id, key string) error {
 	return d.changeAndLeave(ctx, node, id, releaseRow, id, node, key)
 }
@@ -228,8 +231,9 @@ func changeRow(ctx context.Context, db interface {
 	return err
 }
 
-// claimSnapshot assigns a snapshot to a node, which is to fetch it. No live node has the snapshot or, with full, the
-// node that has it lacks room for its sandboxes. If several nodes try at once, the others get errMoved.
+// claimSnapshot assigns a snapshot to a node, which is to fetch it. Its condition is that no live node has the
+// snapshot. If full is true, that condition is dropped, because the snapshot's node is full. If several nodes try at
+// once, the others get errMoved.
 func (d *Directory) claimSnapshot(ctx context.Context, s snapshotRow, to string, full bool) error {
 	return databaseError(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
 		err := changeRow(ctx, tx, "UPDATE fleet_snapshots s SET node = $4, stays = '' WHERE id = $1 AND node = $2 AND image->>'key' = $3 AND ($5 OR NOT "+nodeServes+")",
@@ -237,22 +241,21 @@ func (d *Directory) claimSnapshot(ctx context.Context, s snapshotRow, to string,
 		if err == nil {
 			err = leaveCopy(ctx, tx, s.Node, s.Record.ID)
 		}
-		if err == nil { // the node now keeps the files that it was to remove
+		if err == nil { // the node was to remove old files of the snapshot, and now keeps them
 			_, err = tx.Exec(ctx, "DELETE FROM fleet_snapshot_copies WHERE node = $1 AND id = $2", to, s.Record.ID)
 		}
 		return err
 	}))
 }
 
-// leaveCopy records that a node is to remove the files of a snapshot, if it still has them. Nothing is recorded for a
-// node that was removed, or that is "".
+// leaveCopy records that a node is to remove the files of a snapshot, if it still has them. For a removed node, or if
+// node is "", it records nothing.
 func leaveCopy(ctx context.Context, tx pgx.Tx, node, id string) error {
 	_, err := tx.Exec(ctx, "INSERT INTO fleet_snapshot_copies (node, id) SELECT n.id, $2 FROM fleet_nodes n WHERE n.id = $1 ON CONFLICT DO NOTHING", node, id)
 	return err
 }
 
-// forgetSnapshot removes the row of a snapshot that its node has deleted, and returns the key of its image, "" for
-// none.
+// forgetSnapshot removes the row of a snapshot whose node has deleted it, and returns the key of its image, or "".
 func (d *Directory) forgetSnapshot(ctx context.Context, node, id string) (key string, err error) {
 	err = d.db.QueryRow(ctx, "DELETE FROM fleet_snapshots WHERE id = $1 AND node = $2 RETURNING coalesce(image->>'key', '')", id, node).Scan(&key)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -262,13 +265,13 @@ func (d *Directory) forgetSnapshot(ctx context.Context, node, id string) (key st
 }
 
 // deleteSnapshot deletes a snapshot whose node does not have its files: the node is away, or has not fetched them. The
-// node later removes any files of it that it has.
+// node later removes the snapshot's files if it has any.
 func (d *Directory) deleteSnapshot(ctx context.Context, s snapshotRow) error {
 	return d.changeAndLeave(ctx, s.Node, s.Record.ID, "DELETE FROM fleet_snapshots WHERE id = $1 AND node = $2", s.Record.ID, s.Node)
 }
 
-// renameSnapshot replaces the record of a snapshot in the bucket whose node does not have its files: it is away, or has not
-// fetched them. What the node may have is an old copy from then on, because it has the old names.
+// renameSnapshot replaces the record of a snapshot in the bucket whose node is away or has not fetched its files. If
+// the node has files of the snapshot, these are an old copy from then on, because they have the old names.
 func (d *Directory) renameSnapshot(ctx context.Context, s snapshotRow, v hutch.Snapshot) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -282,7 +285,7 @@ func (d *Directory) renameSnapshot(ctx context.Context, s snapshotRow, v hutch.S
 		s.Record.ID, s.Node, text, before)
 }
 
-// copies lists the snapshots of which a node may have old copies: those that were deleted, and the others.
+// copies lists the snapshots whose old copies a node may have: deleted has the ids of deleted ones, old the other ones.
 func (d *Directory) copies(ctx context.Context, node string) (deleted []string, old []snapshotRow, err error) {
 	rows, err := d.db.Query(ctx, "SELECT id FROM fleet_snapshot_copies WHERE node = $1", node)
 	if err != nil {
@@ -298,26 +301,27 @@ func (d *Directory) copies(ctx context.Context, node string) (deleted []string, 
 	}
 	for _, s := range list {
 		ids = slices.DeleteFunc(ids, func(id string) bool { return id == s.Record.ID })
-		if s.Node != node { // else the node has claimed it between the two queries
+		if s.Node != node { // else the node has claimed the snapshot between the two queries
 			old = append(old, s)
 		}
 	}
 	return ids, old, nil
 }
 
-// isCopy returns errMoved unless what a node has of a snapshot is an old copy.
+// isCopy returns nil if a node's files of a snapshot are an old copy, and errMoved otherwise.
 func (d *Directory) isCopy(ctx context.Context, node, id string) error {
 	return d.changeSnapshot(ctx, "SELECT FROM fleet_snapshot_copies WHERE node = $1 AND id = $2", node, id)
 }
 
-// markCopy records that a node has an old copy of a snapshot that the bucket has, and that is not on this node.
+// markCopy records that a node has an old copy of a snapshot. The snapshot must be in the bucket and, by its row, not
+// on this node.
 func (d *Directory) markCopy(ctx context.Context, node, id string) error {
 	_, err := d.db.Exec(ctx, `INSERT INTO fleet_snapshot_copies (node, id) SELECT $1::text, s.id FROM fleet_snapshots s
 		WHERE s.id = $2 AND s.node <> $1::text AND s.image IS NOT NULL ON CONFLICT DO NOTHING`, node, id)
 	return databaseError(err)
 }
 
-// allCopies returns the snapshots of which nodes may have old copies, by node.
+// allCopies returns all pairs of a node and a snapshot whose old copy that node may have.
 func (d *Directory) allCopies(ctx context.Context) (map[[2]string]bool, error) {
 	rows, err := d.db.Query(ctx, "SELECT node, id FROM fleet_snapshot_copies")
 	if err != nil {

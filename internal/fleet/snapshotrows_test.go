@@ -12,7 +12,7 @@ import (
 	"hutch/internal/travel"
 )
 
-// kept records a snapshot of a node, and that the bucket has it.
+// kept records that a node and the bucket have a snapshot.
 func kept(t *testing.T, d *Directory, node, id string) snapshotRow {
 	t.Helper()
 	_, err := d.recordSnapshot(t.Context(), node, hutch.Snapshot{ID: id, Owner: "ada", Name: id, Names: []string{id}})
@@ -26,8 +26,8 @@ func kept(t *testing.T, d *Directory, node, id string) snapshotRow {
 	return rows[0]
 }
 
-// TestClaimSnapshot: if several nodes race for a snapshot whose node is away, one gets it. The node that was away knows that
-// it is to remove its copy, and can change nothing of it.
+// TestClaimSnapshot: if several nodes race for a snapshot whose node is away, one gets it. The directory tells the node
+// that was away to remove its copy, and does not let it change the snapshot.
 func TestClaimSnapshot(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 4, 100))
@@ -77,12 +77,13 @@ func TestClaimSnapshot(t *testing.T) {
 	}
 }
 
-// TestClaimedWhileFetched: a node that has fetched a snapshot which another node has claimed meanwhile has an old copy.
+// TestClaimedWhileFetched: if another node has claimed a snapshot while a node fetched it, the first node has an old
+// copy.
 func TestClaimedWhileFetched(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 3, 100))
 	s := kept(t, d, "n0", "snap")
-	for i := range 2 { // n1 gets full before it has fetched it
+	for i := range 2 { // n1 gets full before it has fetched the snapshot
 		if err := d.claimSnapshot(t.Context(), s, fmt.Sprintf("n%d", i+1), true); err != nil {
 			t.Fatal(err)
 		}
@@ -107,8 +108,8 @@ func TestClaimedWhileFetched(t *testing.T) {
 	}
 }
 
-// TestRemovedNodeOfSnapshots: with a node that is removed, only those of its snapshots are lost that the bucket does not
-// have; and a live node that has such ones is not removed.
+// TestRemovedNodeOfSnapshots: when a node is removed, only those of its snapshots are lost that are not in the bucket.
+// A live node with such snapshots is not removed.
 func TestRemovedNodeOfSnapshots(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 2, 100))
@@ -139,8 +140,8 @@ func TestRemovedNodeOfSnapshots(t *testing.T) {
 	}
 }
 
-// TestOnlyCopy: what a node has of a snapshot that is neither in the bucket nor on a live node is the snapshot, although the
-// directory has it on another node; for example, the database was restored to an earlier moment.
+// TestOnlyCopy: if a snapshot is neither in the bucket nor on a live node, the files of any node count as the snapshot,
+// even if the directory names another node. This happens when the database was restored to an earlier state.
 func TestOnlyCopy(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 2, 100))
@@ -148,7 +149,8 @@ func TestOnlyCopy(t *testing.T) {
 	if _, err := d.recordSnapshot(t.Context(), "n0", v); err != nil {
 		t.Fatal(err)
 	}
-	// While its node is alive, it is that node's; and what is here is not marked as an old copy.
+	// While the snapshot's node is alive, the snapshot belongs to that node, and the files on n1 are not marked as an
+	// old copy.
 	if _, err := d.recordSnapshot(t.Context(), "n1", v); !errors.Is(err, errMoved) {
 		t.Errorf("recorded over a node that lives: %v", err)
 	}
@@ -165,7 +167,7 @@ func TestOnlyCopy(t *testing.T) {
 	if rows, err := d.snapshotsOf(t.Context(), "n1"); err != nil || len(rows) != 1 {
 		t.Errorf("n1 has %+v %v", rows, err)
 	}
-	// Once the bucket has it, another node has an old copy.
+	// Once the bucket has the snapshot, the files of another node are an old copy.
 	if err := d.keepSnapshot(t.Context(), "n1", "snap", travel.Image{Key: "key"}); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +189,7 @@ func TestDeletedStaysDeleted(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 2, 100))
 	s := kept(t, d, "n0", "snap")
-	if err := d.leaveSnapshot(t.Context(), "n0", "snap", s.Image.Key); err != nil { // the answer is lost: its files stay
+	if err := d.leaveSnapshot(t.Context(), "n0", "snap", s.Image.Key); err != nil { // as if the answer were lost, so its files stay
 		t.Fatal(err)
 	}
 	if err := d.leaveSnapshot(t.Context(), "n0", "snap", s.Image.Key); !errors.Is(err, errMoved) {
@@ -214,7 +216,7 @@ func TestDeletedStaysDeleted(t *testing.T) {
 	}
 }
 
-// TestRenamedWhileAway: a name that was removed while the node of a snapshot was away does not come back with the node.
+// TestRenamedWhileAway: a name that was removed while the snapshot's node was away stays removed when the node is back.
 func TestRenamedWhileAway(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 1, 100))
@@ -242,7 +244,8 @@ func TestRenamedWhileAway(t *testing.T) {
 	}
 }
 
-// TestNodeForSnapshot: a snapshot comes to no node that could not fetch it: another one without a bucket, or of an earlier version.
+// TestNodeForSnapshot: a snapshot is never assigned to a node that cannot fetch it, because that node has no bucket or
+// an older version.
 func TestNodeForSnapshot(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 4, 100))
@@ -264,7 +267,8 @@ func TestNodeForSnapshot(t *testing.T) {
 	}
 }
 
-// TestOwnBeforeShared: a name means the caller's own snapshot, also when one that another owner shares is listed first.
+// TestOwnBeforeShared: a name means the caller's own snapshot, even if a snapshot that another owner shares is listed
+// first.
 func TestOwnBeforeShared(t *testing.T) {
 	t.Parallel()
 	all := []snapshotOn{

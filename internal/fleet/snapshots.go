@@ -9,7 +9,7 @@ import (
 	"hutch/internal/caller"
 )
 
-// snapshotOn is a snapshot and the node that has it.
+// snapshotOn is a snapshot with its node.
 type snapshotOn struct {
 	hutch.Snapshot
 	node string       // the node that has it, or is about to fetch it; "" if no live node has it
@@ -18,10 +18,10 @@ type snapshotOn struct {
 
 func (p snapshotOn) record() hutch.Snapshot { return p.Snapshot }
 
-// away reports whether only the bucket has the snapshot, or a node that is away.
+// away reports whether the snapshot is in the bucket and on no live node.
 func (p snapshotOn) away() bool { return p.row != nil && p.node == "" }
 
-// snapshots lists the caller's snapshots: those on all nodes, those of this node first, and those in the bucket.
+// snapshots lists the caller's snapshots: those on all live nodes, beginning with this node, and those in the bucket.
 func (f *Fleet) snapshots(ctx context.Context) ([]snapshotOn, error) {
 	all, err := gather(ctx, f, hutch.Service.Snapshots, func(node string, list []hutch.Snapshot) (all []snapshotOn) {
 		for _, s := range list {
@@ -44,7 +44,7 @@ func (f *Fleet) snapshots(ctx context.Context) ([]snapshotOn, error) {
 }
 
 // withBucket adds the snapshots in the bucket to those that nodes have listed. It leaves out old copies: a node's
-// snapshot that the directory has on another node, or that the node is to remove.
+// snapshot that by the directory is on another node, or that the node is to remove.
 func withBucket(listed []snapshotOn, rows []snapshotRow, stale map[[2]string]bool) (all []snapshotOn) {
 	byID := map[string]*snapshotRow{}
 	for i, s := range rows {
@@ -83,8 +83,9 @@ func (f *Fleet) Snapshots(ctx context.Context) ([]hutch.Snapshot, error) {
 	return list, err
 }
 
-// Complete returns the service with all snapshots in its list: also those that are not in the bucket, and whose nodes are
-// away. They can be deleted. A list fails if a node that is alive does not answer: then more could be left than it says.
+// Complete returns the service with complete lists. Its list of snapshots also has those that are not in the bucket and
+// whose nodes are away; these can be deleted. A list fails if a live node does not answer, because the list would be
+// incomplete without it.
 func (f *Fleet) Complete() hutch.Service { return complete{f} }
 
 type complete struct{ *Fleet }
@@ -112,8 +113,8 @@ func (c complete) Snapshots(ctx context.Context) ([]hutch.Snapshot, error) {
 	return list, err
 }
 
-// Unreached returns an error if a node is away whose snapshots are not known here. Without a bucket, only the node knows
-// them.
+// Unreached returns an error if a node is away and its snapshots are not known here: in a fleet without a bucket, only
+// the node itself knows them.
 func (f *Fleet) Unreached() error {
 	_, away := f.node.others()
 	if f.carrier != nil || len(away) == 0 {
@@ -167,8 +168,8 @@ func (f *Fleet) DeleteSnapshot(ctx context.Context, snapshot string) error {
 	return hutch.Errorf(hutch.Unavailable, "the snapshot %q is moving between nodes: try again in a moment", snapshot)
 }
 
-// deleteLost is DeleteSnapshot for a snapshot of the caller that is not in the bucket, and whose node is away. The node
-// removes it when it is back.
+// deleteLost deletes a snapshot of the caller that is not in the bucket and whose node is away. The node removes the
+// files when it is back.
 func (f *Fleet) deleteLost(ctx context.Context, snapshot string) (found bool, err error) {
 	if f.carrier == nil {
 		return false, nil
@@ -184,8 +185,8 @@ func (f *Fleet) deleteLost(ctx context.Context, snapshot string) (found bool, er
 	return true, f.deleteAway(ctx, rows[i], snapshot)
 }
 
-// isDeleted reports whether the directory has a snapshot no more by an id or name, after its node has deleted it. If the
-// node has not fetched it yet, its row is deleted here, and the fetch finds that.
+// isDeleted reports whether a snapshot is no longer in the directory under an id or name after its node has deleted it.
+// If the node has not fetched it yet, isDeleted deletes the row, and the fetch then stops.
 func (f *Fleet) isDeleted(ctx context.Context, s snapshotOn, snapshot string) (bool, error) {
 	rows, err := f.dir.snapshotsInBucket(ctx, ownerIn(ctx))
 	if err != nil {
@@ -205,7 +206,7 @@ func (f *Fleet) isDeleted(ctx context.Context, s snapshotOn, snapshot string) (b
 	return err == nil, err
 }
 
-// deleteAway does the same as DeleteSnapshot, for a snapshot whose node does not have its files.
+// deleteAway deletes a snapshot whose node does not have its files.
 func (f *Fleet) deleteAway(ctx context.Context, s snapshotRow, snapshot string) error {
 	v := s.Record
 	if owner, owned := caller.OwnerOf(ctx); owned && owner.ID != v.Owner {
@@ -230,7 +231,7 @@ func (f *Fleet) deleteAway(ctx context.Context, s snapshotRow, snapshot string) 
 	return nil
 }
 
-// TagSnapshot implements hutch.Service. A name that a snapshot of another node has moves, too.
+// TagSnapshot implements hutch.Service. A name can also be moved from a snapshot on another node.
 func (f *Fleet) TagSnapshot(ctx context.Context, snapshot string, req hutch.SnapshotTag) (hutch.Snapshot, error) {
 	all, i, err := f.broughtSnapshot(ctx, snapshot)
 	if err != nil {
@@ -271,7 +272,7 @@ func (f *Fleet) TagSnapshot(ctx context.Context, snapshot string, req hutch.Snap
 	return tagged, plain(err)
 }
 
-// inBucket says where a snapshot is that no live node has.
+// inBucket says, in errors, where a snapshot is if no live node has it.
 const inBucket = "in the fleet's bucket"
 
 // where says where a snapshot is.
@@ -282,8 +283,8 @@ func (p snapshotOn) where() string {
 	return "on the node " + p.node
 }
 
-// broughtSnapshot lists the caller's snapshots with the index of the snapshot that the text names, or -1. If no live
-// node has that snapshot, this node fetches it first.
+// broughtSnapshot lists the caller's snapshots with the index of the snapshot that has the id or name snapshot, or -1.
+// If no live node has that snapshot, this node fetches it first.
 func (f *Fleet) broughtSnapshot(ctx context.Context, snapshot string) (all []snapshotOn, i int, err error) {
 	all, err = f.snapshots(ctx)
 	if err != nil {
@@ -300,8 +301,8 @@ func (f *Fleet) broughtSnapshot(ctx context.Context, snapshot string) (all []sna
 	return all, i, nil
 }
 
-// DiffSnapshot implements hutch.Service. Both sides have to be on one node; snapshots that are only in the bucket come to
-// this one.
+// DiffSnapshot implements hutch.Service. Both sides must be on the same node. Snapshots that are only in the bucket are
+// fetched to this node.
 func (f *Fleet) DiffSnapshot(ctx context.Context, snapshot string, req hutch.SnapshotDiffRequest) (hutch.SnapshotDiff, error) {
 	if err := req.Check(); err != nil {
 		return hutch.SnapshotDiff{}, err
@@ -314,7 +315,7 @@ func (f *Fleet) DiffSnapshot(ctx context.Context, snapshot string, req hutch.Sna
 		if err := f.lostSnapshot(ctx, snapshot, true); err != nil {
 			return hutch.SnapshotDiff{}, err
 		}
-		return f.resident.DiffSnapshot(ctx, snapshot, req) // it reports what is missing
+		return f.resident.DiffSnapshot(ctx, snapshot, req) // it reports the missing snapshot
 	}
 	if j := indexSnapshot(ctx, all, req.To); req.To != "" && j >= 0 && all[j].away() && all[i].node == f.node.info.ID {
 		if err := f.bringHere(ctx, *all[j].row); err != nil {
@@ -347,7 +348,7 @@ func (f *Fleet) refuseOtherNode(ctx context.Context, all []snapshotOn, i int, re
 		id = all[i].SandboxID
 	}
 	if id == "" {
-		return nil // the node refuses such a request
+		return nil // no error here: the node itself refuses such a request
 	}
 	name := nameIn(ctx, id)
 	if node == f.node.info.ID && f.resident.has(name) {
@@ -363,8 +364,8 @@ func (f *Fleet) refuseOtherNode(ctx context.Context, all []snapshotOn, i int, re
 	return nil
 }
 
-// withSnapshot returns the node that has a snapshot, by id or name. It returns this node if no node has the snapshot,
-// or only the bucket has it.
+// withSnapshot returns the node that has a snapshot, by id or name. If no node has the snapshot, or only the bucket has
+// it, it returns this node.
 func (f *Fleet) withSnapshot(ctx context.Context, snapshot string) (hutch.Service, error) {
 	all, i, err := f.broughtSnapshot(ctx, snapshot)
 	if err != nil {
@@ -376,8 +377,8 @@ func (f *Fleet) withSnapshot(ctx context.Context, snapshot string) (hutch.Servic
 	return f.resident, nil
 }
 
-// indexSnapshot finds a snapshot by id or name, as the engine does: the caller's own before a shared one, on whichever nodes
-// they are.
+// indexSnapshot finds a snapshot by id or name, as the engine does: a snapshot of the caller comes before a shared one,
+// whatever nodes they are on.
 func indexSnapshot[S interface{ record() hutch.Snapshot }](ctx context.Context, list []S, snapshot string) int {
 	found := -1
 	for i, s := range list {

@@ -50,8 +50,8 @@ func (a accounts) UsageHistory(ctx context.Context, q hutch.UsageQuery) ([]hutch
 	return a.here.UsageHistory(ctx, q)
 }
 
-// Stats implements hutch.Accounts. Only the first report has the sandboxes of all nodes; the later ones have the changes of
-// one node each.
+// Stats implements hutch.Accounts. The first report has the sandboxes of all nodes. Each later report has the changes
+// of one node.
 func (a accounts) Stats(ctx context.Context, req hutch.StatsRequest, out func(hutch.StatsReport) error) error {
 	known := statsOfNodes{}
 	once := hutch.StatsRequest{Interval: req.Interval}
@@ -88,10 +88,10 @@ type statsFollower struct {
 
 	mu        sync.Mutex
 	known     statsOfNodes
-	following map[string]context.CancelFunc // end the streams of the other nodes
+	following map[string]context.CancelFunc // functions that end the streams of the other nodes
 }
 
-// eachNode is how often a follower looks for nodes that it does not follow: new ones, and those whose stream has ended.
+// eachNode is how often a follower looks for nodes to follow: new ones, and those whose stream has ended.
 const eachNode = time.Second
 
 // followOthers follows the other nodes until ctx is done.
@@ -110,7 +110,7 @@ func (f *statsFollower) followOthers(ctx context.Context) {
 	}
 }
 
-// noteAway reports what is known of nodes that are away or were removed: the sandboxes there have failed, or are gone.
+// noteAway reports the sandboxes of nodes that are away as failed, and those of removed nodes as gone.
 func (f *statsFollower) noteAway(ctx context.Context, alive, dead []NodeInfo) {
 	is := func(list []NodeInfo, node string) bool {
 		return slices.ContainsFunc(list, func(n NodeInfo) bool { return n.ID == node })
@@ -119,7 +119,7 @@ func (f *statsFollower) noteAway(ctx context.Context, alive, dead []NodeInfo) {
 		if node == f.f.node.info.ID || is(alive, node) {
 			continue
 		}
-		f.endNode(node) // a node that is back begins with all its sandboxes again
+		f.endNode(node) // so that a node that is back reports all its sandboxes again
 		rows := statsOfNodes.failed
 		if !is(dead, node) {
 			rows = statsOfNodes.gone
@@ -139,7 +139,7 @@ func (f *statsFollower) nodes() map[string]bool {
 	return nodes
 }
 
-// begin returns the context for following a node; nil if it is followed already.
+// begin returns the context for following a node; nil if the node is already followed.
 func (f *statsFollower) begin(ctx context.Context, node string) context.Context {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -163,14 +163,14 @@ func (f *statsFollower) endNode(node string) {
 // followNode follows a node until its stream ends.
 func (f *statsFollower) followNode(ctx context.Context, info NodeInfo) {
 	if p, err := f.f.peers.of(info); err == nil {
-		p.Stats(ctx, f.req, f.from(ctx, info.ID)) // is followed again after an error
+		p.Stats(ctx, f.req, f.from(ctx, info.ID)) // after an error, the next look follows the node again
 	}
 	if delay.Wait(ctx, eachNode) == nil {
 		f.endNode(info.ID)
 	}
 }
 
-// from returns the function that takes the reports of a node.
+// from returns the function that receives the reports of a node.
 func (f *statsFollower) from(ctx context.Context, node string) func(hutch.StatsReport) error {
 	return func(r hutch.StatsReport) error {
 		return f.report(ctx, node, r, func(known statsOfNodes, node string) []hutch.Stats { return known.changes(node, r.Full, r.Sandboxes) })
@@ -203,8 +203,8 @@ type nodeStats struct {
 	hutch.Stats
 }
 
-// changes returns the rows of a node's report that are new to the caller. What a full report does not have, and was on that
-// node, is gone. What has left a node for another one is not gone.
+// changes returns the rows of a node's report that are new to the caller. A sandbox that was on the node but is missing
+// in a full report is gone, unless it has moved to another node.
 func (k statsOfNodes) changes(node string, full bool, list []hutch.Stats) (rows []hutch.Stats) {
 	there := make(map[Name]bool, len(list))
 	for _, s := range list {
@@ -236,10 +236,11 @@ func (k statsOfNodes) changes(node string, full bool, list []hutch.Stats) (rows 
 	return rows
 }
 
-// gone returns the rows of a node that has no sandboxes any more.
+// gone returns the rows for a node that no longer has any sandboxes.
 func (k statsOfNodes) gone(node string) []hutch.Stats { return k.changes(node, true, nil) }
 
-// failed returns the rows of a node that is away, once: its sandboxes do not run, as far as the others know.
+// failed returns the rows for a node that is away: as far as other nodes know, its sandboxes do not run. A second call
+// returns nothing.
 func (k statsOfNodes) failed(node string) (rows []hutch.Stats) {
 	for name, old := range k {
 		if old.node != node || old.Status != hutch.Running {

@@ -54,8 +54,8 @@ func (f *follower) is(id string, want hutch.Status) func() bool {
 	}
 }
 
-// TestStats: a follower on one node sees the sandboxes of all nodes, also of one that comes later, at once; what ends is reported
-// once, and what was on a node that goes away has failed.
+// TestStats: a follower on one node sees the sandboxes of all nodes at once, also of a node that is added later. The
+// end of a sandbox is reported once. The sandboxes of a node that goes away are reported as failed.
 func TestStats(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)

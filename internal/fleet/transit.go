@@ -14,23 +14,23 @@ import (
 	"hutch/internal/travel"
 )
 
-// Sandboxes that travel, in the directory. A row of fleet_holders has an image while the sandbox sleeps and the bucket
-// has its present state. Here is false while only the bucket has it: node is then the node that is to fetch it. In
-// addition, the row can have a checkpoint: an image of an earlier state, which becomes the sandbox's image when its
-// node has been away for some time.
+// How the directory records sandboxes that move between nodes. A row of fleet_holders has an image while the sandbox
+// sleeps and the bucket has its present state. The column here is false while only the bucket has the sandbox; node is
+// then the node that is to fetch it. In addition, the row can have a checkpoint: an image of an earlier state, which
+// becomes the sandbox's image when its node has been away for some time.
 //
 //	awake ── sleeps, image written ──► image ── handOver ──► image, not here
 //	  ▲                                │  ▲                         │
 //	  └──────────── waking ────────────┘  └──────── arrived ────────┘
 //
-// While a node is dead, its row can name a fetcher: another node, which reads the image or the checkpoint. The row
-// names the fetcher as the node only in arrived, when it has read all of it and the dead node is still dead. A node
-// that returns before that has its sandbox as before, so a bad object in the bucket costs no sandbox whose files are on
-// a disk.
+// While a sandbox's node is dead, its row can name a fetcher: another node, which reads the image or the checkpoint.
+// The fetcher becomes the sandbox's node in the step arrived, when it has read everything and the dead node is still
+// dead. If the dead node returns before that, it has its sandbox as before. So a sandbox whose files are on a disk is
+// not lost because of a bad object in the bucket.
 //
-// Each arrow is one statement whose condition names the node that has the sandbox before. So a statement of a second
-// node, such as one that was considered dead, changes no row, which tells that node that it no longer has the sandbox.
-// The sandbox's record in the store belongs to the same node or, during a change, to none.
+// Each arrow is one statement. Its condition is that the row still names the expected node. So the statement of another
+// node, such as one that was considered dead, changes no row; from that, this node knows that it no longer has the
+// sandbox. The sandbox's record in the store belongs to the same node or, during a change, to none.
 const transitSchema = `
 DO $$ BEGIN
 	IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'fleet_holders'::regclass AND attname = 'image') THEN
@@ -46,8 +46,7 @@ DO $$ BEGIN
 END $$`
 
 // isLong is a condition on the node of fleet_holders h: it has been away so long that its sandboxes continue from their
-// checkpoints elsewhere. That is longer than the restart of a server takes, because a restart does not end its
-// sandboxes.
+// checkpoints elsewhere. The time is longer than the restart of a server, because sandboxes survive a restart.
 const isLong = `EXISTS (SELECT FROM fleet_nodes n WHERE n.id = h.node AND n.lease_until < now() - interval '1 minute')`
 
 // isAlive is a condition on the node of fleet_holders h.
@@ -56,7 +55,7 @@ const isAlive = `EXISTS (SELECT FROM fleet_nodes n WHERE n.id = h.node AND n.lea
 // isAway is a condition on fleet_holders h: only the bucket has the sandbox.
 const isAway = `(NOT h.here OR NOT ` + isAlive + ` AND (h.image IS NOT NULL AND NOT h.awake OR h.image IS NULL AND h.checkpoint IS NOT NULL AND ` + isLong + `))`
 
-// errMoved is the error for a node that acts on a sandbox that another node has now, or has again.
+// errMoved is the error for a node that acts on a sandbox that now belongs to another node.
 var errMoved = hutch.Errorf(hutch.Unavailable, "the sandbox was taken over by another node while this one was away: try again")
 
 // setMachine notes the properties of a node that decide which images can wake there.
@@ -68,7 +67,7 @@ func (d *Directory) setMachine(ctx context.Context, node string, m travel.Machin
 	return databaseError(err)
 }
 
-// keep notes that a sandbox which sleeps on a node is also in the bucket.
+// keep records that a sleeping sandbox of a node is also in the bucket.
 func (d *Directory) keep(ctx context.Context, node string, name Name, img travel.Image) error {
 	text, err := json.Marshal(img)
 	if err != nil {
@@ -81,8 +80,8 @@ func (d *Directory) keep(ctx context.Context, node string, name Name, img travel
 	return databaseError(err)
 }
 
-// keepCheckpoint records a checkpoint of a sandbox on a node, and replaces the checkpoint with the key over, "" for
-// none. since says when the sandbox was placed, because a later sandbox can have the same name.
+// keepCheckpoint records a checkpoint of a sandbox on a node, which replaces the checkpoint with the key over ("" for
+// none). since is when the sandbox was placed; it is checked because a later sandbox can have the same name.
 func (d *Directory) keepCheckpoint(ctx context.Context, node string, name Name, since time.Time, over string, img travel.Image) error {
 	text, err := json.Marshal(img)
 	if err != nil {
@@ -96,7 +95,7 @@ func (d *Directory) keepCheckpoint(ctx context.Context, node string, name Name, 
 	return databaseError(err)
 }
 
-// dropCheckpoints removes the checkpoints of a node that makes none, and returns their keys.
+// dropCheckpoints removes the checkpoints of a node on which checkpoints are turned off, and returns their keys.
 func (d *Directory) dropCheckpoints(ctx context.Context, node string) ([]string, error) {
 	rows, err := d.db.Query(ctx, `WITH old AS (SELECT owner, id, checkpoint FROM fleet_holders WHERE node = $1 AND checkpoint IS NOT NULL)
 		UPDATE fleet_holders h SET checkpoint = NULL FROM old WHERE h.owner = old.owner AND h.id = old.id AND h.node = $1 RETURNING old.checkpoint->>'key'`, node)
@@ -107,9 +106,9 @@ func (d *Directory) dropCheckpoints(ctx context.Context, node string) ([]string,
 	return keys, databaseError(err)
 }
 
-// reserveWake reserves the promised memory and cores for a sandbox that is about to wake on its node. isFull is true for the
-// error if the node has no room. The sandbox's image is then out of date; with checkpoints, it is kept as a checkpoint.
-// It returns the key of the image.
+// reserveWake reserves the promised memory and cores for a sandbox that is about to wake on its node. If the node has
+// no capacity, isFull reports true for the error. The sandbox's image is out of date from then on; if checkpoints is
+// true, it stays as a checkpoint. old is the key of the image.
 func (d *Directory) reserveWake(ctx context.Context, node string, name Name, checkpoints bool) (old string, err error) {
 	err = d.change(ctx, node, func(tx pgx.Tx) error {
 		var at string
@@ -137,15 +136,15 @@ func (d *Directory) reserveWake(ctx context.Context, node string, name Name, che
 	return old, err
 }
 
-// roomOfNode is the limit that the error of a full node names.
+// roomOfNode is the name of the limit in the error of a full node.
 const roomOfNode = "room of the node"
 
-// isFull reports whether a sandbox could not wake because its node has no room for it.
+// isFull reports whether a sandbox could not wake because its node has no capacity for it.
 func isFull(err error) bool {
 	return hutch.KindOf(err) == hutch.Exhausted && hutch.AsError(err).Data["limit"] == roomOfNode
 }
 
-// checkRoom returns an error if a node, whose row is locked, has no room for one more sandbox that is awake.
+// checkRoom returns an error if a node has no capacity for one more awake sandbox. The node's row must be locked.
 func checkRoom(ctx context.Context, tx pgx.Tx, node, sandbox string, needs hutch.NodeRoom) error {
 	var room, promised hutch.NodeRoom
 	err := tx.QueryRow(ctx, "SELECT memory, cpu, most, promised_memory, promised_cpu, promised FROM fleet_nodes WHERE id = $1", node).Scan(
@@ -168,7 +167,7 @@ func checkRoom(ctx context.Context, tx pgx.Tx, node, sandbox string, needs hutch
 		With("limit", roomOfNode).With("retryAfter", 5)
 }
 
-// transit runs a statement that moves one sandbox, and then gives its record in the store to no node.
+// transit runs a statement that moves one sandbox, and then makes its record in the store belong to no node.
 func (d *Directory) transit(ctx context.Context, name Name, statement string, args ...any) error {
 	return databaseError(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
 		if err := changeRow(ctx, tx, statement, append([]any{name.Owner, name.ID}, args...)...); err != nil {
@@ -186,7 +185,7 @@ func giveRecord(ctx context.Context, tx pgx.Tx, name Name, node string) error {
 	return err
 }
 
-// handOver assigns a sandbox that is in the bucket to another node, which fetches it.
+// handOver assigns a sandbox that is in the bucket to another node, which is to fetch it.
 func (d *Directory) handOver(ctx context.Context, from string, h Holder, to string) error {
 	return d.transit(ctx, h.Name, `UPDATE fleet_holders h SET node = $5, here = false, stays = '' WHERE owner = $1 AND id = $2 AND node = $3 AND here
 		AND NOT awake AND image->>'key' = $4 AND EXISTS (SELECT FROM fleet_nodes WHERE id = $5)`, from, h.Image.Key, to)
@@ -211,7 +210,8 @@ func (d *Directory) dropClaims(ctx context.Context, node string) error {
 	return databaseError(err)
 }
 
-// dropOwnClaims ends the claims of a node that begins, except those to some sandboxes: their arrivals need them.
+// dropOwnClaims ends the claims of a node that starts, except those to the sandboxes in except, whose arrivals are
+// undecided.
 func (d *Directory) dropOwnClaims(ctx context.Context, fetcher string, except []Name) error {
 	owners, ids := make([]string, 0, len(except)), make([]string, 0, len(except))
 	for _, name := range except {
@@ -223,18 +223,18 @@ func (d *Directory) dropOwnClaims(ctx context.Context, fetcher string, except []
 }
 
 // take assigns a sandbox that is on no node to another node, because the node that was to fetch it is dead. If several
-// nodes try at once, the condition on h.node decides: PostgreSQL reads the row that it waited for again, but not other
-// tables.
+// nodes try at once, the condition on h.node decides: after waiting for a lock, PostgreSQL reads that row again, but
+// not rows of other tables.
 func (d *Directory) take(ctx context.Context, h Holder, to string) error {
 	return d.transit(ctx, h.Name, `UPDATE fleet_holders h SET node = $4, stays = '' WHERE owner = $1 AND id = $2
 		AND NOT here AND image->>'key' = $3 AND h.node = $5 AND NOT `+isAlive+` AND EXISTS (SELECT FROM fleet_nodes WHERE id = $4)`, h.Image.Key, to, h.Node)
 }
 
-// arrived records that a node has fetched a sandbox. A node takes the sandbox of a dead node over with this. A second
-// call changes nothing and succeeds.
+// arrived records that a node has fetched a sandbox. With this, a node also takes over the sandbox of a dead node. A
+// second call changes nothing and succeeds.
 func (d *Directory) arrived(ctx context.Context, h Holder, at string) error {
-	// change locks the row of the dead node, so that node cannot renew its lease meanwhile; and the dead node reserves
-	// nothing for the sandbox from then on.
+	// change locks the row of the dead node, so that this node cannot renew its lease meanwhile. change also recounts
+	// the reservations of the dead node, which no longer include the sandbox.
 	return d.change(ctx, h.Node, func(tx pgx.Tx) error {
 		err := changeRow(ctx, tx, `UPDATE fleet_holders h SET node = $3, here = true, fetcher = '', stays = '', awake = false,
 				image = coalesce(image, checkpoint), checkpoint = CASE WHEN image IS NOT NULL THEN checkpoint END
@@ -247,8 +247,8 @@ func (d *Directory) arrived(ctx context.Context, h Holder, at string) error {
 	})
 }
 
-// fetchAgain makes a node fetch a sandbox that the directory has as asleep there, and that the node does not have. It
-// returns errMoved for a sandbox without an image, and for one without a record in the store: that one was destroyed.
+// fetchAgain makes a node fetch a sandbox that it lacks although, by the directory, it is asleep there. It returns
+// errMoved for a sandbox without an image, and for one without a record in the store, which was destroyed.
 func (d *Directory) fetchAgain(ctx context.Context, node string, name Name) error {
 	return databaseError(pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
 		if there, err := hasRecords(ctx, tx); err != nil || !there {
@@ -269,8 +269,8 @@ func (d *Directory) recordStay(ctx context.Context, node string, name Name, why 
 	return databaseError(err)
 }
 
-// recordLost records why the image of a sandbox that a node has read cannot wake, unless the sandbox has another image
-// now.
+// recordLost records why a sandbox cannot wake from the image that a node has read, unless the sandbox has another
+// image now.
 func (d *Directory) recordLost(ctx context.Context, h Holder, why string) error {
 	_, err := d.db.Exec(ctx, "UPDATE fleet_holders SET stays = $4 WHERE owner = $1 AND id = $2 AND node = $3 AND coalesce(image, checkpoint)->>'key' = $5", h.Owner, h.ID, h.Node, why, h.inBucket().Key)
 	return databaseError(err)
@@ -287,15 +287,15 @@ func (d *Directory) recordAllStay(ctx context.Context, node, why string) error {
 	return databaseError(err)
 }
 
-// toFetch lists the sandboxes that a node has to fetch, without those whose images are lost.
+// toFetch lists the sandboxes that a node is to fetch, except those whose images are lost.
 func (d *Directory) toFetch(ctx context.Context, node string) ([]Holder, error) {
 	return d.holders(ctx, "h.node = $1 AND NOT h.here AND h.stays = ''", node)
 }
 
-// abandon removes a sandbox that is on no live node, and gives its record to a node that removes it too. The sandbox
-// slept, or it can continue from its checkpoint.
+// abandon removes a sandbox that is on no live node, and assigns its record to a node, which removes the record. The
+// sandbox is asleep, or has a checkpoint from which it could continue.
 func (d *Directory) abandon(ctx context.Context, h Holder, recordTo string) error {
-	// change locks the row of the dead node, so that node cannot renew its lease meanwhile.
+	// change locks the row of the dead node, so that this node cannot renew its lease meanwhile.
 	return d.change(ctx, h.Node, func(tx pgx.Tx) error {
 		err := changeRow(ctx, tx, "DELETE FROM fleet_holders h WHERE owner = $1 AND id = $2 AND placed = $3 AND node = $4 AND (NOT awake AND NOT "+isAlive+" OR "+isAway+")",
 			h.Owner, h.ID, h.Placed, h.Node)
@@ -328,7 +328,7 @@ func (d *Directory) images(ctx context.Context) (map[string]bool, error) {
 		UNION ALL SELECT image->>'key' FROM fleet_snapshots WHERE image IS NOT NULL`)
 }
 
-// builds lists the builds that images need, and those of the nodes.
+// builds lists the builds that images need or that nodes run.
 func (d *Directory) builds(ctx context.Context) (map[string]bool, error) {
 	return d.set(ctx, `SELECT i->'needs'->>'build' FROM fleet_holders, unnest(ARRAY[image, checkpoint]) i WHERE i->'needs'->>'build' IS NOT NULL
 		UNION SELECT image->'needs'->>'build' FROM fleet_snapshots WHERE image->'needs'->>'build' IS NOT NULL

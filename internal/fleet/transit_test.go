@@ -14,7 +14,7 @@ import (
 	"hutch/internal/travel"
 )
 
-// asleep places a sandbox, and notes that the bucket has it.
+// asleep places a sandbox that sleeps, and records that the bucket has it.
 func asleep(t *testing.T, d *Directory, id string) Holder { return asleepOf(t, d, at(id)) }
 
 func asleepOf(t *testing.T, d *Directory, p placement) Holder {
@@ -50,7 +50,7 @@ func live(t *testing.T, d *Directory) *Directory {
 	return d
 }
 
-// takeOver makes a node fetch a sandbox of a dead node, and take it over.
+// takeOver makes a node claim a sandbox of a dead node, and take it over.
 func takeOver(t *testing.T, d *Directory, h Holder, to string) error {
 	if err := d.claim(t.Context(), h, to); err != nil {
 		return err
@@ -58,7 +58,7 @@ func takeOver(t *testing.T, d *Directory, h Holder, to string) error {
 	return d.arrived(t.Context(), h, to)
 }
 
-// TestTransit: if several nodes race for a sleeping sandbox, one gets it, and all others know that they did not.
+// TestTransit: if several nodes race for a sleeping sandbox, one gets it, and all others get an error.
 func TestTransit(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 5, 100))
@@ -121,7 +121,7 @@ func TestTransit(t *testing.T) {
 	}
 }
 
-// TestWokenIsPast: what the bucket has of a sandbox that woke since is never taken.
+// TestWokenIsPast: the image of a sandbox that has woken since is never used.
 func TestWokenIsPast(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 2, 100))
@@ -129,7 +129,7 @@ func TestWokenIsPast(t *testing.T) {
 	if old, err := d.reserveWake(t.Context(), h.Node, h.Name, false); err != nil || old != h.Image.Key {
 		t.Fatal(old, err)
 	}
-	if err := d.noteAwake(t.Context(), h.Node, []entry{{Name: h.Name}}); err != nil { // it sleeps again, and the bucket does not have it yet
+	if err := d.noteAwake(t.Context(), h.Node, []entry{{Name: h.Name}}); err != nil { // it sleeps again, but the bucket does not have its new state yet
 		t.Fatal(err)
 	}
 	die(t, d, h.Node)
@@ -138,7 +138,7 @@ func TestWokenIsPast(t *testing.T) {
 			t.Errorf("%s takes the past: %v", to, err)
 		}
 	}
-	// A node that is removed loses what is only there, and what the bucket has is another's.
+	// When a node is removed, the sandboxes that are only there are lost, and those in the bucket go to another node.
 	kept := asleep(t, d, "kept")
 	die(t, d, kept.Node)
 	freed, err := d.RemoveNode(t.Context(), kept.Node, false)
@@ -151,7 +151,8 @@ func TestWokenIsPast(t *testing.T) {
 	}
 }
 
-// TestOnlyInBucket: a node that is to fetch a sandbox, and does not have it yet, neither frees its id nor changes its state.
+// TestOnlyInBucket: a node that is to fetch a sandbox does not free the sandbox's id or change its state before it has
+// the sandbox.
 func TestOnlyInBucket(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 2, 100))
@@ -171,7 +172,7 @@ func TestOnlyInBucket(t *testing.T) {
 	if err != nil || !ok || now.Node != to || now.Here || now.Awake || now.Image == nil {
 		t.Errorf("%+v %v %v", now, ok, err)
 	}
-	// If that node dies, another one is to fetch it.
+	// If that node dies, another node is to fetch the sandbox.
 	if err := d.take(t.Context(), now, h.Node); !errors.Is(err, errMoved) {
 		t.Errorf("taken from a node that lives: %v", err)
 	}
@@ -184,7 +185,8 @@ func TestOnlyInBucket(t *testing.T) {
 	}
 }
 
-// TestReturnsInTime: a node has its sandbox as before if it returns before another node has read the whole image.
+// TestReturnsInTime: if a node returns before another node has read the whole image of its sandbox, it has the sandbox
+// as before.
 func TestReturnsInTime(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 3, 100))
@@ -226,7 +228,7 @@ func TestReturnsInTime(t *testing.T) {
 	if err := d.arrived(t.Context(), now, others[0]); !errors.Is(err, errMoved) {
 		t.Errorf("taken over after its node was back: %v", err)
 	}
-	// A node that dies while it fetches leaves the rest to another one.
+	// If a node dies while it fetches a sandbox, another node can fetch it.
 	if err := d.claim(t.Context(), find(), others[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +251,7 @@ func claimer(t *testing.T, d *Directory) *carrier {
 	return f.carrier
 }
 
-// sleeper is an engine that has nothing.
+// sleeper is an engine without sandboxes.
 type sleeper struct{ Sleepers }
 
 func (sleeper) Arrivals() ([]travel.Arrival, error) { return nil, nil }
@@ -276,7 +278,7 @@ func claimedSandbox(t *testing.T, d *Directory) Holder {
 	return h
 }
 
-// TestEndOfAClaim: a node that ends gives its claims up, with the reason, and one that begins has none.
+// TestEndOfAClaim: a node that ends gives up its claims and records the reason, and a node that starts has no claims.
 func TestEndOfAClaim(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 2, 100))
@@ -307,7 +309,8 @@ func TestEndOfAClaim(t *testing.T) {
 	}
 }
 
-// TestLateVerdict: a node whose image was found bad after it had returned writes it again, and a newer image is not bad.
+// TestLateVerdict: if a node's image is found bad after the node has returned, the node writes the image again. A newer
+// image does not count as bad.
 func TestLateVerdict(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 1, 100))
@@ -351,7 +354,7 @@ func TestLateVerdict(t *testing.T) {
 	}
 }
 
-// TestFetcherIsReady: a node that is drained or cordoned hands its claims on.
+// TestFetcherIsReady: the claims of a drained or cordoned node go to another node.
 func TestFetcherIsReady(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 3, 100))
@@ -380,7 +383,8 @@ func TestFetcherIsReady(t *testing.T) {
 	}
 }
 
-// TestReplacedAlone: the only node of a fleet, when it is replaced, is to fetch what the bucket has of it, and nothing else.
+// TestReplacedAlone: when the only node of a fleet is replaced, its successor is to fetch the sandboxes in the bucket,
+// and no others.
 func TestReplacedAlone(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 1, 100))
@@ -389,7 +393,7 @@ func TestReplacedAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	die(t, d, "n0")
-	for range 2 { // the second one replaces a node that has fetched nothing
+	for range 2 { // the second replacement is of a node that has fetched nothing
 		if err := d.enter(t.Context(), Entry{Node: "n0", Replace: true}, "another"); err != nil {
 			t.Fatal(err)
 		}
@@ -403,7 +407,7 @@ func TestReplacedAlone(t *testing.T) {
 	}
 }
 
-// TestLanding: the answer names for each node why it cannot be the one.
+// TestLanding: the error says for each node why it cannot take the sandbox.
 func TestLanding(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 4, 1))
@@ -421,7 +425,7 @@ func TestLanding(t *testing.T) {
 	if to, err := d.nodeFor(t.Context(), h.cargo(), "", ""); err != nil || to != "n2" {
 		t.Errorf("%s %v", to, err)
 	}
-	h.Away = true // as if its node was dead
+	h.Away = true // as if its node were dead
 	if _, err := d.nodeFor(t.Context(), h.cargo(), "", ""); err == nil || !strings.Contains(err.Error(), "n2: its version of Hutch takes nothing over") {
 		t.Errorf("from a dead node to an older version: %v", err)
 	}
@@ -440,7 +444,8 @@ func TestLanding(t *testing.T) {
 	}
 }
 
-// TestAbandon: what ran on a dead node can be destroyed when only its checkpoint is left, also while it is fetched.
+// TestAbandon: a sandbox of a dead node can be destroyed when only its checkpoint is left, even while a node fetches
+// it.
 func TestAbandon(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 2, 100))
@@ -498,7 +503,8 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
-// TestCheckpoint: what was awake on a node continues from its newest checkpoint on one other node, and not before its own has been away for long.
+// TestCheckpoint: a sandbox that was awake continues from its newest checkpoint on one other node, but only after its
+// own node has been away for long.
 func TestCheckpoint(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 3, 100))

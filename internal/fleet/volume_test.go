@@ -19,7 +19,7 @@ func (m *member) createVolume(t *testing.T, name string) {
 	}
 }
 
-// TestNodeOfVolumes: a sandbox with volumes is made where they are, through any node.
+// TestNodeOfVolumes: a sandbox with volumes is made on the node of the volumes, whichever node is called.
 func TestNodeOfVolumes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 3)
@@ -45,8 +45,8 @@ func TestNodeOfVolumes(t *testing.T) {
 	}
 }
 
-// TestVolumesOfOneName: if several other nodes have the volumes of a sandbox, the create is refused. A node that has them
-// itself uses its own.
+// TestVolumesOfOneName: if several other nodes have volumes of the requested name, the create is refused. If the called
+// node has such a volume itself, it uses that.
 func TestVolumesOfOneName(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 3)
@@ -64,7 +64,7 @@ func TestVolumesOfOneName(t *testing.T) {
 	}
 }
 
-// TestVolumeOfASilentNode: a volume whose node is away or does not answer is not missing.
+// TestVolumeOfASilentNode: a volume whose node is away or does not answer is not reported as missing.
 func TestVolumeOfASilentNode(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 3, func(i int, o *fleet.Options) {
@@ -91,8 +91,8 @@ func TestVolumeOfASilentNode(t *testing.T) {
 	refused("and one that is away", "node-b, node-c")
 }
 
-// TestSnapshotComesToVolumes: a sandbox of a snapshot with volumes of another node is made on that node, to which the
-// snapshot comes through the bucket.
+// TestSnapshotComesToVolumes: if the snapshot and the volumes of a new sandbox are on different nodes, the sandbox is
+// made on the node of the volumes, and the snapshot comes there through the bucket.
 func TestSnapshotComesToVolumes(t *testing.T) {
 	t.Parallel()
 	b, _ := newBucketBed(t, 2, 100)
@@ -101,13 +101,13 @@ func TestSnapshotComesToVolumes(t *testing.T) {
 	other := b.nodes[1-home]
 	other.createVolume(t, "data")
 	req := hutch.CreateRequest{ID: "box", Snapshot: "base", Volumes: []hutch.VolumeMount{mount("data")}}
-	for i, n := range b.nodes { // the second one finds it
+	for i, n := range b.nodes { // the second call finds that sandbox
 		sb, err := n.Create(t.Context(), req)
 		if err != nil || !has(t, other, sb.ID) {
 			t.Errorf("through node %d: %+v %v", i, sb, err)
 		}
 	}
-	// A snapshot that only the bucket has comes there too.
+	// A snapshot that only the bucket has also comes to the node of the volumes.
 	if _, err := b.dir.DrainNode(t.Context(), other.id.Node); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,8 @@ func TestSnapshotComesToVolumes(t *testing.T) {
 	}
 }
 
-// TestSnapshotStaysFromVolumes: without a bucket, a snapshot and volumes of two nodes do not come together. The error says so.
+// TestSnapshotStaysFromVolumes: without a bucket, a snapshot and volumes on two nodes cannot be used together, and the
+// error says so.
 func TestSnapshotStaysFromVolumes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)

@@ -9,12 +9,12 @@ import (
 	"hutch/internal/verb"
 )
 
-// A sandbox that wakes takes its promised memory and cores on its node, as a new sandbox does. If the node has no room,
-// the sandbox leaves for another node through the bucket, and the call goes there. Without a bucket, or without a node
-// that has room, the call is refused.
+// A sandbox that wakes reserves memory and cores on its node, as a new sandbox does. If the node has no capacity, the
+// sandbox moves to another node through the bucket, and the call goes there. If there is no bucket, or no node has
+// capacity, the call is refused.
 
-// Waking is called before a sandbox of this node wakes. Its error keeps the sandbox asleep. The caller calls done when the sandbox is awake, or when it
-// could not wake.
+// Waking is called before a sandbox of this node wakes. If it returns an error, the sandbox stays asleep. The caller
+// calls done when the sandbox is awake, or when it could not wake.
 func (f *Fleet) Waking(ctx context.Context, owner, id string) (done func(), err error) {
 	name := Name{owner, id}
 	done = f.resident.markWaking(name)
@@ -30,7 +30,7 @@ func (f *Fleet) Waking(ctx context.Context, owner, id string) (done func(), err 
 	return done, nil
 }
 
-// waking does the same as Waking, without a bucket.
+// waking is Waking for a node without a bucket.
 func (f *Fleet) waking(ctx context.Context, name Name) error {
 	if err := f.node.serving(); err != nil {
 		return err
@@ -42,9 +42,9 @@ func (f *Fleet) waking(ctx context.Context, name Name) error {
 // wakeAnswer bounds the wait for the directory's answer before a wake, because the caller holds the sandbox's lifecycle lock.
 const wakeAnswer = 10 * time.Second
 
-// reserveWake is Directory.waking. After an error that is not a refusal, the directory can have recorded the sandbox as
-// awake, without an image: the answer to its COMMIT can be lost. So it is noted as awake. The next report corrects the
-// directory, and the image is sent again.
+// reserveWake calls Directory.reserveWake. After an error that is not a refusal, the directory may still have recorded
+// the sandbox as awake and without an image, because the answer to COMMIT can be lost. So this node notes it as awake.
+// The next report corrects the directory, and the image is sent again.
 func (r *resident) reserveWake(ctx context.Context, name Name, checkpoints bool) (old string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeAnswer)
 	defer cancel()
@@ -59,7 +59,7 @@ func (r *resident) reserveWake(ctx context.Context, name Name, checkpoints bool)
 	return old, err
 }
 
-// movedTo is the field of an error that names the node to which a sandbox has moved. The call had no effect.
+// movedTo is the field of an error with the node to which the sandbox has moved. A call with this error had no effect.
 const movedTo = "movedTo"
 
 // hasMoved reports whether a call failed because its sandbox has just moved to another node.
@@ -67,7 +67,8 @@ func hasMoved(err error) bool {
 	return hutch.KindOf(err) == hutch.Unavailable && hutch.AsError(err).Data[movedTo] != nil
 }
 
-// withRoom makes a call about a sandbox here. If the sandbox cannot wake for lack of room, it moves to another node.
+// withRoom makes a call about a sandbox here. If the node has no capacity to wake the sandbox, the sandbox moves to
+// another node.
 func (r *resident) withRoom(ctx context.Context, c verb.Call, name Name, run func(context.Context) error) error {
 	err := run(ctx)
 	if !isFull(err) {
@@ -79,7 +80,7 @@ func (r *resident) withRoom(ctx context.Context, c verb.Call, name Name, run fun
 			return err
 		}
 	}
-	if r.f.carrier == nil || c.Verb == "DiffSnapshot" { // the snapshot is on this node
+	if r.f.carrier == nil || c.Verb == "DiffSnapshot" { // the sandbox must stay with the snapshot on this node
 		return err
 	}
 	to, failed := r.f.carrier.moveOn(ctx, name)
@@ -91,7 +92,7 @@ func (r *resident) withRoom(ctx context.Context, c verb.Call, name Name, run fun
 	return hutch.Errorf(hutch.Unavailable, "the sandbox %q has moved to the node %s, which has room for it: try again", name.ID, to).With(movedTo, to)
 }
 
-// moveOn hands a sleeping sandbox over to a node with room. Another call can do the same at the same time.
+// moveOn hands a sleeping sandbox over to a node with capacity. Another call can do the same at the same time.
 func (c *carrier) moveOn(ctx context.Context, name Name) (to string, err error) {
 	err = c.handOver(ctx, hutch.Sandbox{Status: hutch.Stopped}, name)
 	c.did(Left, err)

@@ -20,7 +20,7 @@ import (
 	"hutch/internal/verb"
 )
 
-// listing is a service that has only sandboxes to list.
+// listing is a service that can only list sandboxes.
 type listing struct {
 	hutch.Service
 	list []hutch.Sandbox
@@ -32,7 +32,7 @@ func (l *listing) Sandboxes(context.Context, hutch.Filter) ([]hutch.Sandbox, err
 
 func (l *listing) Snapshots(context.Context) ([]hutch.Snapshot, error) { return nil, nil }
 
-// wakingOn is a fleet as its node n0 sees it, without a bucket. The node serves, and holds the given sandboxes, which are asleep.
+// wakingOn returns node n0 of a fleet without a bucket. The node serves, and has the given sandboxes, all asleep.
 func wakingOn(t *testing.T, d *Directory, ids ...string) (*Fleet, *listing) {
 	t.Helper()
 	here := &listing{}
@@ -53,7 +53,8 @@ func wakingOn(t *testing.T, d *Directory, ids ...string) (*Fleet, *listing) {
 	return f, here
 }
 
-// TestReportWhileWaking: a report in the middle of a wake keeps the promise of the sandbox, and a report after a wake that failed frees it.
+// TestReportWhileWaking: a report in the middle of a wake keeps the sandbox's reservation, and a report after a failed
+// wake frees it.
 func TestReportWhileWaking(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 1, 1))
@@ -85,7 +86,7 @@ func TestReportWhileWaking(t *testing.T) {
 	}
 }
 
-// TestReportsAtOnce: calls report while the node does; the race detector finds what they share.
+// TestReportsAtOnce: it calls report while the node does so too, for the race detector.
 func TestReportsAtOnce(t *testing.T) {
 	t.Parallel()
 	f, _ := wakingOn(t, live(t, register(t, 1, 1)), "a")
@@ -99,7 +100,8 @@ func TestReportsAtOnce(t *testing.T) {
 	}
 }
 
-// TestLostAnswerToAWake: the directory has a sandbox as awake, but the answer was lost and the sandbox sleeps. The next report corrects the directory.
+// TestLostAnswerToAWake: the directory recorded a sandbox as awake, but the answer was lost and the sandbox still
+// sleeps. The next report corrects the directory.
 func TestLostAnswerToAWake(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 1, 1))
@@ -127,11 +129,11 @@ func TestLostAnswerToAWake(t *testing.T) {
 	}
 }
 
-// arriving is an engine with arrivals that are not decided, and no files.
+// arriving is an engine with undecided arrivals, and without files.
 type arriving struct {
 	sleeper
 	list []travel.Arrival
-	bad  error // of notes that cannot be read
+	bad  error // error for unreadable notes
 }
 
 func (a *arriving) Arrivals() ([]travel.Arrival, error) { return slices.Clone(a.list), a.bad }
@@ -144,8 +146,8 @@ func (a *arriving) Settle(ctx context.Context, one travel.Arrival, commit func(c
 	return err
 }
 
-// TestUndecidedArrival: a node that does not know whether a sandbox has come asks the directory again, however often it
-// gets no answer: the sandbox is here if the directory has it here or assigned it here, and elsewhere otherwise.
+// TestUndecidedArrival: a node that does not know whether a sandbox has arrived asks the directory until it gets an
+// answer. The sandbox is here if the directory has it here or has assigned it here, and elsewhere otherwise.
 func TestUndecidedArrival(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 2, 100))
@@ -203,7 +205,7 @@ func TestUndecidedArrival(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.carrier.settleTime = time.Minute
-	came.bad = travel.ErrBadNote // of another sandbox
+	came.bad = travel.ErrBadNote // the unreadable note of another sandbox
 	if err := f.carrier.settle(t.Context(), Name{ID: "not-coming"}); err != nil {
 		t.Errorf("a note of another sandbox cannot be read: %v", err)
 	}
@@ -219,8 +221,8 @@ func TestUndecidedArrival(t *testing.T) {
 	}
 }
 
-// TestClaimOfAnUndecidedArrival: a node that begins gives up its claims, but not that of a sandbox whose arrival the database
-// has not decided yet. Else the arrival could only end with its files removed.
+// TestClaimOfAnUndecidedArrival: a node that starts gives up its claims, except those to sandboxes whose arrivals are
+// undecided. Without the claim, the files of the arrival would always be removed.
 func TestClaimOfAnUndecidedArrival(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 2, 100))
@@ -282,7 +284,8 @@ func (j *notYet) Resume(context.Context, string) (hutch.Sandbox, error) {
 	return hutch.Sandbox{}, nil
 }
 
-// TestResumeBeforeTheFleet: a sandbox that was awake elsewhere wakes here, although it arrived before this node has joined its fleet.
+// TestResumeBeforeTheFleet: a sandbox that was awake elsewhere wakes here, even if it arrived before this node had
+// joined its fleet.
 func TestResumeBeforeTheFleet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for after, want := range map[time.Duration]bool{0: true, 3 * time.Second: true, time.Hour: false} {
@@ -296,7 +299,8 @@ func TestResumeBeforeTheFleet(t *testing.T) {
 	})
 }
 
-// TestCameAwake: a sandbox whose arrival the engine's start has completed wakes here, if it was awake elsewhere.
+// TestCameAwake: if the start of the engine has completed the arrival of a sandbox that was awake elsewhere, the
+// sandbox wakes here.
 func TestCameAwake(t *testing.T) {
 	t.Parallel()
 	f, _ := wakingOn(t, live(t, register(t, 1, 100)))
@@ -310,8 +314,8 @@ func TestCameAwake(t *testing.T) {
 	}
 }
 
-// TestLostAnswerToACarry: the directory has a sandbox here, but its files were removed because the answer was lost. It is
-// fetched again. A sandbox that was destroyed is removed, with its image.
+// TestLostAnswerToACarry: the directory recorded the arrival of a sandbox, but the answer was lost, so its files were
+// removed here. It is fetched again. A sandbox that was destroyed is removed with its image.
 func TestLostAnswerToACarry(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 1, 100))
@@ -343,7 +347,7 @@ func TestLostAnswerToACarry(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := here.list
-	here.list = nil // isGone asks for one id
+	here.list = nil // for isGone, which asks for one id
 	f.resident.compare(t.Context(), list)
 	for id, want := range map[string]bool{"here": true, "lost": true, "kept": true, "leaving": false, "destroyed": false} {
 		h, ok, err := d.holder(t.Context(), Name{ID: id})
@@ -355,7 +359,7 @@ func TestLostAnswerToACarry(t *testing.T) {
 	if err := d.db.QueryRow(t.Context(), "SELECT node FROM hutch.sandboxes WHERE sandbox = 'lost'").Scan(&node); err != nil || node != "" {
 		t.Errorf("the record is on the node %q, %v", node, err)
 	}
-	f.runs.Wait() // for the objects that are dropped
+	f.runs.Wait() // until the dropped objects are removed
 	keys, err := bucket.List(t.Context(), "")
 	if err != nil || len(keys) != 2 || keys[0] != "key of kept" || keys[1] != "key of lost" {
 		t.Errorf("the bucket has %q, %v", keys, err)
@@ -368,8 +372,8 @@ func TestLostAnswerToACarry(t *testing.T) {
 	}
 }
 
-// TestReservedAfterUnfinishedRemoval: a create does not use the reservation of an earlier sandbox of its id whose removal
-// got no answer, because that removal can still reach the directory.
+// TestReservedAfterUnfinishedRemoval: a create does not use the reservation of an earlier sandbox of the same id while
+// the removal of that one is unanswered, because the removal can still take effect.
 func TestReservedAfterUnfinishedRemoval(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 1, 100))
@@ -411,13 +415,14 @@ func (e *evicting) Evict(_ context.Context, _, id string) error {
 	return nil
 }
 
-// Asleep does as if the directory did not have the sandbox on this node.
+// Asleep acts as if, by the directory, the sandbox were not on this node.
 func (e *evicting) Asleep(context.Context, string, string, func(context.Context, travel.Image, func(io.Writer) error) error) error {
 	return errMoved
 }
 
-// TestOnlyHere: a sandbox here that the directory does not have here is added again if its record is of this node. If it
-// was destroyed elsewhere, or another node has it, it is removed here. One that comes or goes just now does not change.
+// TestOnlyHere: a sandbox that is here but missing in the directory is added again if its record belongs to this node.
+// If it was destroyed elsewhere, or another node has it, it is removed here. A sandbox that is just arriving or leaving
+// is not changed.
 func TestOnlyHere(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 2, 100))
@@ -460,7 +465,8 @@ func TestOnlyHere(t *testing.T) {
 		t.Error("this node has what is removed, or not what is added again")
 	}
 
-	// A node that cannot write a sleeping sandbox to the bucket for this reason does not wait for the next comparison.
+	// If writing a sleeping sandbox to the bucket fails for this reason, the node corrects that at once, and not at the
+	// next comparison.
 	if _, err := d.db.Exec(t.Context(), "DELETE FROM fleet_holders WHERE id = 'lost'"); err != nil {
 		t.Fatal(err)
 	}
@@ -474,7 +480,7 @@ func TestOnlyHere(t *testing.T) {
 func TestDiffStaysOnFullNode(t *testing.T) {
 	t.Parallel()
 	f, _ := wakingOn(t, live(t, register(t, 1, 1)))
-	f.carrier = newCarrier(Travel{Engine: sleeper{}}, f.resident) // its engine has nothing, so it can move nothing
+	f.carrier = newCarrier(Travel{Engine: sleeper{}}, f.resident) // its engine has no sandboxes, so it can move none
 	tries := 0
 	err := f.resident.withRoom(t.Context(), verb.Call{Verb: "DiffSnapshot", Sandbox: "a"}, Name{ID: "a"}, func(context.Context) error {
 		tries++

@@ -61,7 +61,7 @@ func upload(t *testing.T, handle http.Handler) {
 	fmt.Fprintf(conn, "PUT /file HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", size)
 	for piece, sent := make([]byte, 1<<20), 0; sent < size; sent += len(piece) {
 		if sent == size/2 {
-			time.Sleep(time.Second) // longer than net/http itself lingers
+			time.Sleep(time.Second) // longer than net/http itself waits for the rest of a body
 		}
 		if _, err := conn.Write(piece); err != nil {
 			t.Fatalf("after %d MiB: %v", sent>>20, err)

@@ -1,12 +1,11 @@
 // Package guard is in front of every surface: it decides which requests to
 // accept, counts them, and logs each.
 //
-// A request must name one of the server's hosts; otherwise any web page could
-// reach a server on loopback by pointing its own name at it (DNS rebinding). It
-// must come from an allowed page, or from no page. And it must carry a token, in
-// any of the places that package credential knows; the token's principal is then
-// in the request's context for as long as the token is valid. Only health, the description of the API, and what Options.Open
-// allows need no token.
+// A request must name one of the server's hosts; otherwise any web page could reach a server on loopback by pointing
+// its own name at it (DNS rebinding). It must come from an allowed page, or from no page. And it must have a token, in
+// any of the places that package credential knows. The token's principal is then in the request's context, which ends
+// when the token is no longer valid. Only health, the description of the API, and what Options.Open allows need no
+// token.
 package guard
 
 import (
@@ -36,22 +35,22 @@ import (
 
 // Options set which requests are accepted. The zero value accepts none.
 type Options struct {
-	// Check returns the principal of a bearer token. Its error is sent to the client: of kind Denied when the token
+	// Check returns the principal of a bearer token. Its error is sent to the client; it is of kind Denied if the token
 	// is not valid.
 	Check func(ctx context.Context, token string) (*caller.Principal, error)
 	// Metadata is the URL that tells clients without a token which issuer issues tokens (RFC 9728); empty for none.
 	Metadata string
-	// Requests counts the requests of each principal; nil does not count.
+	// Requests counts the requests of each principal; nil counts nothing.
 	Requests *quota.Meter
-	// Known, when set, returns the principal of a request that has another credential than a token, and nil for every
-	// other request.
+	// Known, when set, returns the principal of a request whose credential is not a token, and nil for every other
+	// request.
 	Known func(*http.Request) *caller.Principal
 	// Session, when set, returns the principal of a request without a token that belongs to a browser's session, and nil
 	// for every other request. It can set headers of the answer. Its error refuses the request.
 	Session func(w http.ResponseWriter, r *http.Request) (*caller.Principal, error)
 	// Refuse answers a request over its principal's limit; the default is problem details.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
-	// Shape returns how the clients of a request expect errors to look; nil, and a nil result, mean problem details.
+	// Shape returns the error format for a request; nil, and a nil result, mean problem details.
 	Shape func(*http.Request) Refusal
 	// Named, when set, reports further host names of the server.
 	Named func(host string) bool
@@ -71,8 +70,8 @@ type Options struct {
 	// Budget limits the memory that is held for principals: here for the bodies of their requests, and in surfaces for
 	// other data. nil sets no limit.
 	Budget *membudget.Budget
-	// Claim counts the connection of a request towards a class, and each class is bounded: the class of an owner, or
-	// that of callers without a token. It returns false when the class has too many connections. nil accepts all.
+	// Claim counts the connection of a request towards a class: that of an owner, or that of callers without a token.
+	// It returns false when the class has too many connections. nil accepts all.
 	Claim func(ctx context.Context, class string) bool
 	Log   *slog.Logger
 }
@@ -177,8 +176,8 @@ func (g *guard) pass(w http.ResponseWriter, r *http.Request) {
 }
 
 // passAnyone passes on a request that needs no token. Such callers are unknown, so all of them share one limit. Health
-// has a separate limit: its answers are too short to be held up, so callers who read files slowly do not make a monitor
-// believe that the server is down.
+// has a separate limit, so that callers who read files slowly do not make a monitor believe that the server is down.
+// Its own answers are too short to be read slowly.
 func (g *guard) passAnyone(w http.ResponseWriter, r *http.Request) {
 	class := "anyone"
 	if slices.Contains(monitored, r.URL.Path) {
@@ -188,7 +187,7 @@ func (g *guard) passAnyone(w http.ResponseWriter, r *http.Request) {
 		g.opt.Refuse(w, r, errTooMany)
 		return
 	}
-	if open(r) { // the answer is short, so a client that does not read it does not need it
+	if open(r) { // the answer is short, so a slow client can be cut
 		rc := http.NewResponseController(w)
 		rc.SetWriteDeadline(time.Now().Add(openTime))
 		defer rc.SetWriteDeadline(time.Time{})
@@ -203,12 +202,12 @@ const openTime = 30 * time.Second
 var errTooMany = hutch.Errorf(hutch.Exhausted, "there are as many connections as one owner may have, and all of them are in use: close some, send requests one after the other on one connection, or start the server with a higher --max-connections").
 	With("limit", "connections").With("retryAfter", 1)
 
-// errNoRoom is sent before anything is done.
+// errNoRoom is the error for a request over its memory budget, sent before anything is done.
 var errNoRoom = hutch.Errorf(hutch.Exhausted, "the requests and answers of this token that are under way take as much memory as it may have: wait for some, or send less at a time").
 	With("limit", "memory of requests").With("retryAfter", 1)
 
-// taken is a body held in memory. Its declared length is charged at the start; a body without one is charged as it
-// arrives.
+// taken is a body held in memory. A declared length is charged at the start. A body without a declared length is
+// charged as it arrives.
 type taken struct {
 	io.ReadCloser
 	account *membudget.Account
@@ -243,7 +242,7 @@ func (g *guard) hostAllowed(r *http.Request) bool {
 	if host == "" {
 		return false
 	}
-	// Names under localhost cannot be pointed elsewhere: RFC 6761.
+	// Names under localhost always mean this machine (RFC 6761).
 	if netaddr.IsLoopback(host) || strings.HasSuffix(host, ".localhost") {
 		return true
 	}
@@ -298,8 +297,8 @@ func answeredCORS(w http.ResponseWriter, r *http.Request, origin string) bool {
 	return true
 }
 
-// signedIn returns the principal of a browser's session. A request with any other credential does not use a session: a
-// page that sends a token means that token.
+// signedIn returns the principal of a browser's session. A request with any other credential does not use the session,
+// because a page that sends a token wants to use that token.
 func (g *guard) signedIn(w http.ResponseWriter, r *http.Request) (*caller.Principal, error) {
 	if g.opt.Session == nil || !credential.None(r) {
 		return nil, nil
@@ -330,7 +329,7 @@ var errNoToken = hutch.Errorf(hutch.Denied, "this needs a token: send the header
 // challenge answers a request without a valid token.
 func (g *guard) challenge(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, hutch.Denied) {
-		g.refuse(w, r, problem.Status(hutch.KindOf(err)), err) // we could not tell
+		g.refuse(w, r, problem.Status(hutch.KindOf(err)), err) // it is unknown whether the token is valid
 		return
 	}
 	words := `Bearer realm="hutch"`
@@ -344,7 +343,7 @@ func (g *guard) challenge(w http.ResponseWriter, r *http.Request, err error) {
 	g.refuse(w, r, http.StatusUnauthorized, err)
 }
 
-// refuse answers in the shape that the request's client expects.
+// refuse answers with an error in the format that the request's client expects.
 func (g *guard) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	if g.opt.Shape != nil {
 		if answer := g.opt.Shape(r); answer != nil {
@@ -355,7 +354,7 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, status int, err e
 	refuse(w, status, err)
 }
 
-// count tells the client the state of its request limit, and refuses requests over it.
+// count adds the state of the caller's request limit to the answer, and refuses requests over the limit.
 func (g *guard) count(w http.ResponseWriter, r *http.Request, who *caller.Principal) bool {
 	if g.opt.Requests == nil {
 		return true
@@ -364,14 +363,14 @@ func (g *guard) count(w http.ResponseWriter, r *http.Request, who *caller.Princi
 	h := w.Header()
 	h.Set("X-RateLimit-Limit", strconv.Itoa(s.Limit))
 	h.Set("X-RateLimit-Remaining", strconv.Itoa(s.Remaining))
-	h.Set("X-RateLimit-Reset", strconv.FormatInt(s.Reset.Unix()+1, 10)) // the window ends within that second
+	h.Set("X-RateLimit-Reset", strconv.FormatInt(s.Reset.Unix()+1, 10)) // +1 rounds up: the window ends within that second
 	if err != nil {
 		g.opt.Refuse(w, r, err)
 	}
 	return err == nil
 }
 
-// hold returns a context that ends with the token of its caller. The request's reads and writes end then too.
+// hold returns a context that ends with the token of its caller. The request's reads and writes then end too.
 func hold(ctx context.Context, w http.ResponseWriter) (context.Context, func()) {
 	ctx, release := caller.From(ctx).Principal.Hold(ctx)
 	rc := http.NewResponseController(w)
@@ -392,7 +391,7 @@ func tooLarge(limit int64) error {
 	return hutch.Errorf(hutch.Invalid, "the body of the request is over the limit of %d bytes: send it in parts", limit)
 }
 
-// refuse answers with a status that does not follow from the error's kind.
+// refuse answers with an error and a given status, instead of the status of the error's kind.
 func refuse(w http.ResponseWriter, status int, err error) {
 	d := problem.New(err)
 	d.Status, d.Title = status, http.StatusText(status)

@@ -28,7 +28,7 @@ import (
 	"hutch/internal/quota"
 )
 
-// ask makes a request to a guarded handler, as if over a connection.
+// ask sends a request to a guarded handler as if it came over a connection.
 func ask(t *testing.T, h http.Handler, edit func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost:7433/mcp", strings.NewReader("hello"))
@@ -83,8 +83,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A token opens the server from every place where a client can put it, also in the form that old clients of E2B want.
-// The log has it in none of its lines.
+// A token is accepted in every place where clients put it, and in the form that old clients of E2B need. It appears in
+// no line of the log.
 func TestPlacesOfTokens(t *testing.T) {
 	t.Parallel()
 	const token = "hutch_right-token"
@@ -126,7 +126,7 @@ func TestPlacesOfTokens(t *testing.T) {
 // e2bForm is a token in the only form that older clients of E2B send.
 func e2bForm(token string) string { return "e2b_" + hex.EncodeToString([]byte(token)) }
 
-// Clients of another API get errors in its shape.
+// Clients of another product's API get errors in the format of that API.
 func TestShape(t *testing.T) {
 	t.Parallel()
 	opt := options
@@ -172,7 +172,8 @@ func TestMetadataIsNamed(t *testing.T) {
 	}
 }
 
-// TestTwoTokens is the attack: one header for a proxy to check, one for the server.
+// TestTwoTokens is an attack with two tokens in one request: one that a proxy checks, and another that the server would
+// use.
 func TestTwoTokens(t *testing.T) {
 	t.Parallel()
 	w := ask(t, guard.New(echo(), options), func(r *http.Request) { r.Header.Add("Authorization", "Bearer wrong") })
@@ -181,7 +182,7 @@ func TestTwoTokens(t *testing.T) {
 	}
 }
 
-// If the check of a token is unavailable, that is not the client's fault.
+// If tokens cannot be checked, the answer is not an error of the client.
 func TestCheckUnavailable(t *testing.T) {
 	t.Parallel()
 	opt := options
@@ -306,7 +307,8 @@ func TestHealthIsOpen(t *testing.T) {
 	}
 }
 
-// TestHealthBesideSlowReaders: callers without a token who hold all the connections that they can have do not hide health.
+// TestHealthBesideSlowReaders: health still answers when callers without a token hold all the connections that they can
+// have.
 func TestHealthBesideSlowReaders(t *testing.T) {
 	t.Parallel()
 	hold, held := make(chan struct{}), make(chan struct{}, 100)
@@ -362,8 +364,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestRebinding is the attack: a page of evil.example, whose name now points
-// at this server, so that Host and Origin agree.
+// TestRebinding is a DNS rebinding attack: a page of evil.example, whose name now points at this server, so that Host
+// and Origin agree.
 func TestRebinding(t *testing.T) {
 	t.Parallel()
 	w := ask(t, guard.New(echo(), options), func(r *http.Request) {
@@ -527,8 +529,8 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// A token cannot make the server hold more than its share, with bodies of known or unknown length; other tokens have
-// their own share.
+// A token cannot make the server hold more memory than the token's share, whether its bodies have a known length or
+// not. Other tokens have their own share.
 func TestRoomForBodies(t *testing.T) {
 	t.Parallel()
 	opt := options

@@ -54,7 +54,7 @@ func (g *guard) record(next func(*recorder, *http.Request)) http.Handler {
 	})
 }
 
-// level keeps health checks out of the log.
+// level returns the log level of a request: a lower one for health checks, to keep them out of the log.
 func level(r *http.Request) slog.Level {
 	if open(r) {
 		return slog.LevelDebug
@@ -62,7 +62,7 @@ func level(r *http.Request) slog.Level {
 	return slog.LevelInfo
 }
 
-// clientID returns the id that the client gave the request, if it is fit for a log. A client can give one id to many
+// clientID returns the id that the client gave the request, if it is safe to log. Clients can give the same id to many
 // requests.
 func clientID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
@@ -78,7 +78,7 @@ func clientID(r *http.Request) string {
 // recorder records the status and size of an answer, and its caller.
 type recorder struct {
 	http.ResponseWriter
-	token  string // its name; empty until the caller is known
+	token  string // name of the caller's token; empty until the caller is known
 	status int
 	bytes  int64
 }
@@ -102,7 +102,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Flush implements http.Flusher, which some callers ask for by type.
+// Flush implements http.Flusher, because some callers use a type assertion for it.
 func (r *recorder) Flush() {
 	if r.status == 0 {
 		r.status = http.StatusOK

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Buffer collects written data, and can be read meanwhile.
+// Buffer collects written data, and can be read while data is written.
 type Buffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

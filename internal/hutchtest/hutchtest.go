@@ -1,5 +1,5 @@
-// Package hutchtest gives tests the real thing: engines on the runtimes that
-// work on this host, made of the built programs and the host image.
+// Package hutchtest gives tests real engines: on the runtimes that work on this host, with the built programs and the
+// host image.
 package hutchtest
 
 import (
@@ -39,11 +39,12 @@ func Skip(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// Full reports whether all combinations are tested: every suite on every runtime, and as every kind of user, also where
-// one combination shows the same as another. `make test-full` sets the variable.
+// Full reports whether all combinations are tested: every suite on every runtime and as every kind of user, even if
+// some combinations test the same thing. `make test-full` sets the variable.
 func Full() bool { return os.Getenv("HUTCH_TEST_FULL") != "" }
 
-// Pattern returns the tests that are repeated as another user: all of them in a full test, and else those that show most.
+// Pattern returns the pattern of the tests that are repeated as another user: all in a full test, and otherwise most,
+// the ones that are most worthwhile.
 func Pattern(most, all string) string {
 	if Full() {
 		return all
@@ -51,7 +52,8 @@ func Pattern(most, all string) string {
 	return most
 }
 
-// Program is the path of one of the built programs, which are in bin or, for a copied test binary, in its folder.
+// Program returns the path of one of the built programs. They are in bin or, for a copied test binary, in the folder of
+// that binary.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -73,20 +75,20 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// root is the project's folder.
+// root returns the project's folder.
 func root() string {
 	if _, file, _, _ := runtime.Caller(0); filepath.IsAbs(file) {
 		return filepath.Join(filepath.Dir(file), "..", "..")
 	}
-	dir, _ := os.Getwd() // the folder of the package: with -trimpath, the path of the source is unknown
+	dir, _ := os.Getwd() // with -trimpath, the source's path is unknown, so use the package's folder
 	for !exists(filepath.Join(dir, "go.mod")) && dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir)
 	}
 	return dir
 }
 
-// Driver is a new driver of a runtime with its state in dir. The test is
-// skipped where that runtime does not work.
+// Driver returns a new driver of a runtime with its state in dir. The test is skipped if that runtime does not work
+// here.
 func Driver(t testing.TB, name, dir string) driver.Driver {
 	t.Helper()
 	opt := driver.Options{Dir: dir, Agent: Program(t, "hutch-agent")}
@@ -116,7 +118,7 @@ var (
 	verdicts = map[string]error{}
 )
 
-// works asks a driver once in the life of the process.
+// works returns why a driver does not work here, or nil. It asks each driver once in the life of the process.
 func works(name string, d driver.Driver) error {
 	checks.Lock()
 	defer checks.Unlock()
@@ -139,7 +141,7 @@ var images struct {
 	root image.Root
 }
 
-// Image is the host image, made once in the life of the process.
+// Image returns the host image, which is made once in the life of the process.
 func Image(t testing.TB) image.Root {
 	t.Helper()
 	images.Lock()
@@ -163,7 +165,7 @@ func Image(t testing.TB) image.Root {
 	return r
 }
 
-// Main runs a package's tests and removes shared data. clean removes data that only the package knows.
+// Main runs a package's tests and removes shared data. The functions clean remove data of the package itself.
 func Main(m *testing.M, clean ...func()) {
 	code := m.Run()
 	for _, c := range clean {
@@ -175,8 +177,8 @@ func Main(m *testing.M, clean ...func()) {
 	os.Exit(code)
 }
 
-// Engine is an engine on one runtime; change may change its options before it
-// starts. At the end of the test all its sandboxes are destroyed.
+// Engine starts an engine on one runtime. change can change the engine's options before it starts. At the end of the
+// test all its sandboxes are destroyed.
 func Engine(t testing.TB, name string, change func(*engine.Options)) *engine.Engine {
 	t.Helper()
 	dir := Dir(t)
@@ -205,7 +207,7 @@ func Engine(t testing.TB, name string, change func(*engine.Options)) *engine.Eng
 	return e
 }
 
-// Sealer encrypts with the same key in every test.
+// Sealer returns a sealer that has the same key in every test.
 func Sealer(t testing.TB) *store.Sealer {
 	t.Helper()
 	s, err := store.NewSealer(make([]byte, store.KeySize))
@@ -215,8 +217,8 @@ func Sealer(t testing.TB) *store.Sealer {
 	return s
 }
 
-// Dir is a folder with a short path, as sockets need, that other users can
-// walk through, as sandboxes need.
+// Dir makes a folder with a short path, because paths of sockets must be short. Other users can enter it, which
+// sandboxes need.
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hutch-")
@@ -234,10 +236,9 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// Groups are the control groups of a driver that has its state in dir, a folder
-// of its runtime's name.
+// Groups returns the control groups of a driver that has its state in dir. The folder dir has the name of the runtime.
 func Groups(dir string) (groups []string) {
-	sum := sha256.Sum256([]byte(dir)) // as in the names of drivers
+	sum := sha256.Sum256([]byte(dir)) // drivers name their groups by this sum
 	filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasPrefix(d.Name(), filepath.Base(dir)+"-"+hex.EncodeToString(sum[:4])) {
 			groups = append(groups, path)

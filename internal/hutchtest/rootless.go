@@ -16,20 +16,20 @@ import (
 	"hutch/internal/linux/subid"
 )
 
-// ordinary is an id that no account has: one without privileges anywhere.
+// ordinary is a user id that no account has, so it has no privileges anywhere.
 const ordinary = 48_731
 
-// supplementary is a group that these users have besides, and no sandbox may have.
+// supplementary is an additional group of the users that run the tests. A sandbox must not get it.
 const supplementary = 48_732
 
-// Rootless runs those tests of the package that pattern names once more, as
-// an ordinary user. It is skipped for one: there they run like that anyway.
+// Rootless runs those tests of the package that match pattern once more, as an ordinary user. It is skipped if the
+// tests already run as an ordinary user.
 func Rootless(t *testing.T, pattern string) { rootless(t, pattern, ordinary, ordinary) }
 
-// account is a user with subordinate ids, which useradd assigns. Nothing is ever run as it but tests.
+// account is a user with subordinate ids, which useradd assigns. Only tests run as this user.
 const account = "hutch-test"
 
-// Subordinate is Rootless as a user with subordinate ids, for whom commands of an image can be root on native.
+// Subordinate is Rootless as a user with subordinate ids. For such a user, commands of an image can be root on native.
 func Subordinate(t *testing.T, pattern string) {
 	t.Helper()
 	u, err := user.Lookup(account)
@@ -106,7 +106,7 @@ func rootless(t *testing.T, pattern string, uid, gid int) {
 	}
 }
 
-// copyProgram copies a program to where anyone may execute it.
+// copyProgram copies a program to a place where every user can execute it.
 func copyProgram(t *testing.T, from, to string) {
 	t.Helper()
 	in, err := os.Open(from)

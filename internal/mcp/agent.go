@@ -39,8 +39,8 @@ type runAgentArgs struct {
 	Tries      int     `json:"tries,omitempty" jsonschema:"with repository: how many agents try at once, 1 to 16; default 1"`
 }
 
-// ranAgent is the structured result of runAgent. For several tries, the fields other than Tries are those of the first
-// try that succeeded or, if none did, of the first try.
+// ranAgent is the structured result of runAgent. With several tries, the fields other than Tries describe the first
+// successful try or, if all failed, the first try.
 type ranAgent struct {
 	SandboxID string           `json:"sandboxId"`
 	Success   bool             `json:"success"`
@@ -48,7 +48,7 @@ type ranAgent struct {
 	TimedOut  bool             `json:"timedOut"`
 	Answer    string           `json:"answer"`
 	Diff      string           `json:"diff"`
-	Truncated bool             `json:"truncated"` // the middle of a long diff was left out, or bytes that are not UTF-8
+	Truncated bool             `json:"truncated"` // the middle of a long diff, or bytes that are not UTF-8, were left out
 	Files     int              `json:"files"`
 	Added     int              `json:"added"`
 	Removed   int              `json:"removed"`
@@ -93,7 +93,7 @@ func (s *server) runAgent(ctx context.Context, c *call, in runAgentArgs) (reply,
 	return reply{fmt.Sprintf("%s\n%s\n\n%s", lineOf(res), ran.Answer, ran.Diff), ran}, nil
 }
 
-// ranOf returns a result that shows at most this many bytes of the difference.
+// ranOf returns a result that shows at most the given number of bytes of the diff.
 func ranOf(res hutch.AgentResult, most int) ranAgent {
 	return ranAgent{
 		SandboxID: res.SandboxID, Success: res.Success, ExitCode: res.ExitCode, TimedOut: res.TimedOut, Answer: tail(readable([]byte(res.Answer)), maxShown),
@@ -114,7 +114,7 @@ func lineOf(res hutch.AgentResult) string {
 	return fmt.Sprintf("%s · session %s · %s · %d files, +%d -%d", verdict, res.SandboxID, length(time.Duration(res.Duration)*time.Millisecond), res.Files, res.Added, res.Removed)
 }
 
-// tryAgent does the same as runAgent, for several tries.
+// tryAgent does the same as runAgent, but with several tries.
 func (s *server) tryAgent(ctx context.Context, c *call, in runAgentArgs) (reply, error) {
 	req, task, err := agentOf(in)
 	if err == nil {
@@ -131,7 +131,7 @@ func (s *server) tryAgent(ctx context.Context, c *call, in runAgentArgs) (reply,
 		return reply{}, err
 	}
 	out := follow(ctx, c.req, hutch.Seconds(in.Timeout))
-	var one sync.Mutex // the agents speak at once
+	var one sync.Mutex // because the agents report at the same time
 	all, err := tries.Follow(ctx, func(e hutch.AgentEvent) error {
 		one.Lock()
 		defer one.Unlock()
@@ -144,7 +144,7 @@ func (s *server) tryAgent(ctx context.Context, c *call, in runAgentArgs) (reply,
 	return triedReply(all), nil
 }
 
-// triedReply shows tries next to each other. They share the length of an answer.
+// triedReply shows tries next to each other. They share the maximum length of an answer.
 func triedReply(all hutch.AgentTries) reply {
 	most := maxShown / len(all.Tries)
 	best := 0
@@ -170,7 +170,7 @@ func triedReply(all hutch.AgentTries) reply {
 
 var errBoth = hutch.Errorf(hutch.Invalid, "give repository, to begin, or the sandboxId of a session, to continue").Naming(hutch.AboutField, "repository")
 
-// beginAgent begins a session, continues in one, or finds its last prompt.
+// beginAgent begins a session, continues one, or finds the last prompt of one.
 func (s *server) beginAgent(ctx context.Context, in runAgentArgs) (*coding.Session, string, error) {
 	switch {
 	case (in.Repository == "") == (in.SandboxID == ""):
@@ -207,7 +207,7 @@ func (s *server) openAgent(ctx context.Context, in runAgentArgs) (*coding.Sessio
 	return coding.Begin(ctx, s.opt.Agents, task)
 }
 
-// agentOf returns the arguments as a request, which is not completely checked yet, and as a task.
+// agentOf turns the arguments into a request, which is not fully checked yet, and a task.
 func agentOf(in runAgentArgs) (hutch.AgentRequest, coding.Task, error) {
 	req := hutch.AgentRequest{
 		Prompt: in.Prompt, Repository: hutch.GitCloneRequest{URL: in.Repository, Branch: in.Branch}, Timeout: hutch.Seconds(in.Timeout), Tries: in.Tries,

@@ -7,8 +7,8 @@ import (
 	"hutch"
 )
 
-// TestTriedReply: tries are shown next to each other within the length of one answer, and the first that succeeded
-// counts.
+// TestTriedReply: tries are shown next to each other within the length of one answer, and the first successful one is
+// the result.
 func TestTriedReply(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("+x\n", maxShown)

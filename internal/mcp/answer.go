@@ -15,15 +15,15 @@ import (
 // ever.
 const writeLimit = 30 * time.Second
 
-// answer is the response to one message. It adds to the SDK: it tells proxies not to buffer, keeps a silent stream
-// alive, and refuses in JSON-RPC a message that is not JSON-RPC.
+// answer is the response to one message. It adds to the SDK's response: it tells proxies not to buffer, keeps a silent
+// stream alive, and refuses a message that is not JSON-RPC with a JSON-RPC error.
 type answer struct {
 	http.ResponseWriter
 	ctx  context.Context // of the request
 	body []byte
 
 	silent bool // the answer is one JSON value: send nothing before it
-	// Identifies the stream when a client reconnects: see takeover.go.
+	// These identify the stream when a client reconnects: see takeover.go.
 	session, caller string
 	stream          atomic.Pointer[string]
 	hangUp          context.CancelFunc
@@ -33,7 +33,7 @@ type answer struct {
 	mu      sync.Mutex
 	started bool
 	closed  bool
-	refused bool // the SDK's own message is dropped
+	refused bool // the refusal is written, so the SDK's own message is dropped
 	// challenge, when set, is the header that tells a client which scope to ask for: the answer then has status 403.
 	// While a challenge can still come, prime holds back the event with which the SDK begins a stream.
 	challenge string
@@ -88,8 +88,8 @@ func (a *answer) Write(b []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if unnamed, ok := bytes.CutPrefix(b, []byte("event: prime\n")); ok {
-		// Remove the name of the event. Clients note the position of an event without a name, but they skip an event
-		// with a name that they do not know, and some warn about it at each call.
+		// Remove the name of the event. Clients note the position of an event that has no name. They skip an event with
+		// an unknown name, and some warn about it at each call.
 		n, err := a.primeLocked(unnamed)
 		return n + len(b) - len(unnamed), err
 	}
@@ -155,7 +155,7 @@ func (a *answer) comment() {
 	}
 }
 
-// close ends the comments, because the server takes the response back.
+// close stops the keep-alive comments, because from then on the server owns the response again.
 func (a *answer) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -165,11 +165,12 @@ func (a *answer) close() {
 	}
 }
 
-// answers finds the answer that a tool's result will go to. The SDK gives a tool only the headers of its request, so
-// the key travels in a header that no client can send: over HTTP, every name arrives with a capital.
+// answers finds the answer to which a tool's result will go. The SDK gives a tool only the headers of its request, so
+// the key is passed in a header. Its name is in lower case, which clients cannot send, because over HTTP every header
+// name arrives with a capital.
 type answers struct {
 	last atomic.Int64
-	byID sync.Map // by ID of *answer
+	byID sync.Map // *answer by id
 }
 
 const headerAnswer = "hutch-answer"

@@ -13,9 +13,9 @@ import (
 	strict "github.com/segmentio/encoding/json"
 )
 
-// A bare request is JSON-RPC without a handshake, as clients of existing deployments send it: its headers have
-// neither a session nor a revision, and its method is not initialize. The answer is plain JSON without a session,
-// whatever Accept and Content-Type say. Its errors are those of the older revisions.
+// bareRequest is JSON-RPC without a handshake, as clients of existing deployments send it. Its headers have neither a
+// session nor a revision, and its method is not initialize. The answer is plain JSON without a session, whatever Accept
+// and Content-Type say. Its errors are those of the older revisions.
 type bareRequest struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
@@ -38,7 +38,7 @@ func isBare(r *http.Request) bool {
 	return r.Method == http.MethodPost && r.Header.Get(headerSession) == "" && r.Header.Get(headerVersion) == ""
 }
 
-// serveBare answers a bare request. If r is not one, it does nothing and returns false.
+// serveBare answers a bare request. If r is not a bare request, it does nothing and returns false.
 func (h *Handler) serveBare(a *answer, r *http.Request) bool {
 	if !isBare(r) {
 		return false
@@ -50,7 +50,7 @@ func (h *Handler) serveBare(a *answer, r *http.Request) bool {
 	if err == nil && (req.Method == "initialize" || params.Meta.Version != "") {
 		return false
 	}
-	a.silent = true // a comment is not JSON
+	a.silent = true // because a comment is not JSON
 	switch why := req.refusal(a.body, err); {
 	case why != "":
 		writeError(a, http.StatusBadRequest, req.id(), codeInvalidRequest, why)
@@ -66,7 +66,7 @@ func (h *Handler) serveBare(a *answer, r *http.Request) bool {
 	return true
 }
 
-// refusal says why a request cannot be answered; "" if it can.
+// refusal returns why a request cannot be answered; "" if it can be.
 func (req *bareRequest) refusal(body []byte, err error) string {
 	switch {
 	case len(body) == 0:
@@ -83,7 +83,7 @@ func (req *bareRequest) refusal(body []byte, err error) string {
 	return ""
 }
 
-// id returns the request's id if it can be sent back, otherwise nil.
+// id returns the request's id if it is valid in an answer, otherwise nil.
 func (req *bareRequest) id() any {
 	if len(req.ID) > 0 && req.ID[0] == '"' {
 		return req.ID
@@ -94,7 +94,7 @@ func (req *bareRequest) id() any {
 	return nil
 }
 
-// callBare runs one of our tools and answers with its result or error.
+// callBare runs a tool of this server and answers with its result or error.
 func (h *Handler) callBare(a *answer, r *http.Request, id json.RawMessage, p bareParams) {
 	req := &sdk.CallToolRequest{
 		Params: &sdk.CallToolParamsRaw{Meta: sdk.Meta{"traceparent": p.Meta.Trace}, Name: p.Name, Arguments: p.Arguments},

@@ -37,8 +37,7 @@ func postBare(t testing.TB, url, body string, header http.Header) (*http.Respons
 	return resp, string(b)
 }
 
-// TestBareRequests are JSON-RPC without a handshake: the answer is one JSON
-// value, whatever the headers say.
+// TestBareRequests: the answer to JSON-RPC without a handshake is one JSON value, whatever the headers say.
 func TestBareRequests(t *testing.T) {
 	t.Parallel()
 	svc := &fakeservice.Service{OnExec: printing("hello\n", "")}
@@ -87,7 +86,7 @@ func TestBareRequests(t *testing.T) {
 	}
 }
 
-// TestBareRefusal: a bare client gets the status of the refusal. An MCP client does not, because it would take the
+// TestBareRefusal: a bare client gets the status of the refusal. An MCP client does not, because it would mistake the
 // status for a broken connection.
 func TestBareRefusal(t *testing.T) {
 	t.Parallel()
@@ -104,7 +103,7 @@ func TestBareRefusal(t *testing.T) {
 	}
 }
 
-// TestBareEnvelope: a message of the modern era without its header follows the rules of that era.
+// TestBareEnvelope: a message of the modern era without its header is answered by the rules of the modern era.
 func TestBareEnvelope(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, &fakeservice.Service{}, mcp.Options{})
@@ -113,7 +112,7 @@ func TestBareEnvelope(t *testing.T) {
 	}
 }
 
-// TestBareCallIsCancelled: hanging up cancels a call. The answer to a long silent call is still one JSON value.
+// TestBareCall: hanging up cancels a call. The answer to a long silent call is still one JSON value.
 func TestBareCall(t *testing.T) {
 	t.Parallel()
 	started, killed := make(chan struct{}, 1), make(chan struct{}, 1)
@@ -131,7 +130,7 @@ func TestBareCall(t *testing.T) {
 	within(t, killed, "hanging up kills the command")
 }
 
-// TestNoMethod: a message without a method is refused in every era; it used to be taken for an answer.
+// TestNoMethod: a message without a method is refused in every era. It used to be mistaken for an answer.
 func TestNoMethod(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, &fakeservice.Service{}, mcp.Options{})
@@ -144,7 +143,7 @@ func TestNoMethod(t *testing.T) {
 	}
 }
 
-// TestUndeclared: methods that server/discover and initialize do not declare do not exist on this server.
+// TestUndeclared: this server answers methods that server/discover and initialize do not declare as unknown.
 func TestUndeclared(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		ss := connect(t, &fakeservice.Service{}, era)

@@ -15,8 +15,8 @@ import (
 	"hutch/internal/membudget"
 )
 
-// A call's memory is that of its own request, not of the request that began the session: it is given back when the
-// request and the call have ended.
+// A call is charged for the memory of its own request, not of the request that began the session. The memory is freed
+// when the request and the call have ended.
 func TestMemoryOfACall(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		all := membudget.New(100_000, 100_000)
@@ -49,7 +49,8 @@ func TestMemoryOfACall(t *testing.T) {
 	})
 }
 
-// A list of short values takes many times the memory of its text, and is charged before it is decoded.
+// A list of short values needs many times the memory of its text, and that memory is charged before the list is
+// decoded.
 func TestMemoryOfLists(t *testing.T) {
 	t.Parallel()
 	h := mcp.NewHandler(&fakeservice.Service{}, mcp.Options{})

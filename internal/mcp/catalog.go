@@ -81,8 +81,8 @@ func (s *server) addTools() {
 type properties = map[string]*jsonschema.Schema
 
 // result returns the schema of a structured result. In the modern era a failed call returns its error as the structured
-// result, and clients check it against this schema too. Only the tools whose results programs read most have one: models
-// pay for the whole list of tools, and do not need it.
+// result, and clients check it against this schema too. Only the tools whose results programs read most have such a
+// schema. Models do not need it, and they pay for every word of the list of tools.
 func result[T any]() *jsonschema.Schema {
 	s := schema[T](nil)
 	s.AnyOf = []*jsonschema.Schema{{Required: s.Required}, {Required: []string{"error"}}}
@@ -92,8 +92,8 @@ func result[T any]() *jsonschema.Schema {
 	return s
 }
 
-// hints are a tool's annotations. None is left to its default, because clients decide by them which calls need a
-// person's consent.
+// hints are a tool's annotations. All are always set, because clients use them to decide which calls need a person's
+// consent.
 type hints struct{ readOnly, destructive, idempotent, openWorld bool }
 
 func (h hints) annotations() *sdk.ToolAnnotations {

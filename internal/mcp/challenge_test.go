@@ -13,8 +13,9 @@ import (
 	"hutch/internal/mcp"
 )
 
-// TestChallenge: if a person's token lacks a scope, the client learns from the status and the header which scope to
-// ask for. A client with one of our own tokens gets the tool's answer, because no server can add a scope to that token.
+// TestChallenge: if a person's token lacks a scope, the client learns from the status and the header which scope to ask
+// for. A client with a token of Hutch gets the tool's error instead, because no authorization server can add a scope to
+// such a token.
 func TestChallenge(t *testing.T) {
 	t.Parallel()
 	svc := &fakeservice.Service{OnExec: func(ctx context.Context, _ string, req hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {

@@ -18,7 +18,7 @@ const (
 	maxImageBytes = 4 << 20
 )
 
-// runCode runs code in a context and formats its values as a prompt would print them; images are returned in addition
+// runCode runs code in a context and prints its values as an interactive prompt would. Images are returned in addition
 // to the text.
 func (s *server) runCode(ctx context.Context, c *call, in execArgs, out func(hutch.Output) error) (hutch.ExecResult, error) {
 	began := time.Now()
@@ -29,7 +29,7 @@ func (s *server) runCode(ctx context.Context, c *call, in execArgs, out func(hut
 	if err == nil {
 		c.state = state(res)
 	}
-	if c.state != "" && !res.TimedOut { // otherwise it is part of the error
+	if c.state != "" && !res.TimedOut { // otherwise the state is part of the error
 		p.stderr.WriteString("[" + c.state + "]\n")
 	}
 	return hutch.ExecResult{
@@ -39,7 +39,7 @@ func (s *server) runCode(ctx context.Context, c *call, in execArgs, out func(hut
 	}, err
 }
 
-// state describes an unexpected end of the interpreter.
+// state describes in words an unexpected end of the interpreter.
 func state(res hutch.RunResult) string {
 	switch {
 	case res.TimedOut && !res.Ended:
@@ -52,7 +52,7 @@ func state(res hutch.RunResult) string {
 	return ""
 }
 
-// prompt turns values and errors into text.
+// prompt prints values and errors as an interactive prompt would.
 type prompt struct {
 	out            func(hutch.Output) error
 	values, stderr bytes.Buffer
@@ -80,7 +80,7 @@ func (p *prompt) write(to *bytes.Buffer, stream hutch.Stream, text string) error
 	return p.out(hutch.Output{Stream: stream, Data: []byte(text + "\n")})
 }
 
-// imageOf returns a value as an image; nil if it has none or the image is too large.
+// imageOf returns the image of a value; nil if the value has no image or the image is too large.
 func imageOf(r hutch.CodeResult) sdk.Content {
 	for _, mime := range []string{"image/png", "image/jpeg"} {
 		var data []byte // base64 in JSON

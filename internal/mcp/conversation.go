@@ -11,7 +11,7 @@ import (
 	"hutch/internal/conversation"
 )
 
-// Conversations are runs of code that belong to chats, and the files that the runs leave.
+// Conversations runs code for chats, and keeps the files that the runs create.
 type Conversations interface {
 	Run(ctx context.Context, req conversation.Request, out func(hutch.Output) error) (conversation.Result, error)
 	Runners(ctx context.Context) ([]hutch.Language, error)
@@ -21,7 +21,7 @@ const conversationInstructions = `Hutch runs code for conversations in isolated 
 Call sandbox.run_code with the id of your conversation: files in /data stay from run to run, and each result has links to those that the run made or changed. Give people these links as they are.
 A run has 30 seconds, half a CPU and 256 MB of memory; variables do not carry over. sandbox.list_runners names the languages.`
 
-// addConversationTools registers the tools of conversations, under the names that existing deployments use.
+// addConversationTools registers the tools of conversations, under the names that clients of existing deployments use.
 func (s *server) addConversationTools() {
 	add(s, &sdk.Tool{
 		Name: "sandbox.run_code", Title: "Run code in a conversation",
@@ -52,13 +52,13 @@ type ranCode struct {
 	ExitCode       int                 `json:"exitCode"` // 128+n: ended by signal n
 	Stdout         string              `json:"stdout"`
 	Stderr         string              `json:"stderr"`
-	Encoding       string              `json:"encoding,omitempty"` // base64 when stdout or stderr is not UTF-8: then both are base64
+	Encoding       string              `json:"encoding,omitempty"` // base64 for both streams when stdout or stderr is not UTF-8
 	ExecutionTime  int64               `json:"executionTime"`      // milliseconds
 	TimedOut       bool                `json:"timedOut"`
 	Truncated      bool                `json:"truncated"`           // the middle of long output was left out
 	Files          []conversation.File `json:"files"`               // made or changed by this run
-	MoreFiles      int                 `json:"moreFiles,omitempty"` // how many are not listed
-	Denied         []string            `json:"denied,omitempty"`    // what the network denied meanwhile
+	MoreFiles      int                 `json:"moreFiles,omitempty"` // how many files are not listed
+	Denied         []string            `json:"denied,omitempty"`    // what the network denied during the run
 }
 
 func (s *server) conversationRun(ctx context.Context, c *call, in runCodeArgs) (reply, error) {
@@ -97,7 +97,7 @@ func (s *server) conversationRun(ctx context.Context, c *call, in runCodeArgs) (
 	return reply{}, &unfinished{err, ran, text}
 }
 
-// links describes the files in text.
+// links describes the files and their links in text.
 func (r ranCode) links() string {
 	if len(r.Files) == 0 {
 		return ""
@@ -113,7 +113,7 @@ func (r ranCode) links() string {
 	return b.String()
 }
 
-// conversationVerdict returns the error of a run that a limit ended.
+// conversationVerdict returns the error for a run that was ended by a limit.
 func conversationVerdict(res conversation.Result) error {
 	switch {
 	case res.TimedOut:

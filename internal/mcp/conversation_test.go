@@ -11,7 +11,7 @@ import (
 	"hutch/internal/mcp"
 )
 
-// talks is a fake in which every run prints its code, creates files, and ends as the test says.
+// talks is a fake of Conversations. Every run prints its code, creates files, and ends as the test sets it.
 type talks struct {
 	end   hutch.ExecResult
 	err   error
@@ -104,7 +104,7 @@ func TestConversationFailures(t *testing.T) {
 	})
 }
 
-// A model reads in the result of sandbox.run_code what the network denied; a hostile name cannot write into that
+// The result of sandbox.run_code tells the model what the network denied. A hostile host name cannot add text to that
 // sentence.
 func TestDeniedInConversation(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {

@@ -15,7 +15,7 @@ import (
 	"hutch"
 )
 
-// envelope holds the fields of a message that are read before the SDK reads it.
+// envelope has the fields of a message that are read before the SDK reads the message.
 type envelope struct {
 	ID     json.RawMessage `json:"id"`
 	Method json.RawMessage `json:"method"`
@@ -34,8 +34,8 @@ func readEnvelope(body []byte) (e envelope, ok bool) {
 
 const noMethod = "the message has no method: it is not a JSON-RPC request"
 
-// noMessage reports whether a JSON object is neither a request nor an answer. The SDK would take it for an answer and
-// be silent.
+// noMessage reports whether a JSON object is neither a request nor an answer. The SDK would mistake it for an answer
+// and send nothing.
 func (e envelope) noMessage() bool { return e.Method == nil && e.Result == nil && e.Error == nil }
 
 // undeclared are methods that the SDK answers with empty lists, although this server does not declare their
@@ -59,7 +59,7 @@ func refuseUndeclared(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// refuseUnknownTool is middleware that answers a call of an unknown tool with the names of those that exist.
+// refuseUnknownTool is middleware that answers a call of an unknown tool with the names of the tools that exist.
 func (s *server) refuseUnknownTool(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		if call, ok := req.(*sdk.CallToolRequest); ok && !slices.Contains(s.names, call.Params.Name) {

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/text"
 )
 
-// maxShown is how many bytes of output a result shows, over both streams.
+// maxShown is how many bytes of output a result shows, for both streams together.
 const maxShown = 20_000
 
 // printed is the output on one stream: all of it or, if total is larger than data, the beginning and the end in equal
@@ -20,7 +20,7 @@ type printed struct {
 	total int64
 }
 
-// share divides maxShown: each stream can have half, and can use what the other leaves free.
+// share divides maxShown: each stream can use half, plus what the other stream leaves free.
 func share(stdout, stderr int) (forOut, forErr int) {
 	const half = maxShown / 2
 	forErr = min(stderr, max(half, maxShown-stdout))
@@ -42,7 +42,7 @@ func (p printed) excerpt(budget int) []byte {
 	return bytes.Join([][]byte{head, tail}, []byte(mark))
 }
 
-// lineSlack is how far a cut can move to fall between lines.
+// lineSlack is how far a cut can be moved to put it between two lines.
 const lineSlack = 200
 
 // wholeEnd drops a partial line, or at least a partial character, from the end.
@@ -69,8 +69,8 @@ func wholeStart(b []byte) []byte {
 	return b
 }
 
-// encode turns two streams into strings without losing a byte: unchanged if both are UTF-8, otherwise both in base64,
-// and encoding says so.
+// encode turns two streams into strings without losing a byte: unchanged if both are UTF-8, otherwise both in base64.
+// encoding is then "base64".
 func encode(stdout, stderr []byte) (out, err, encoding string) {
 	if utf8.Valid(stdout) && utf8.Valid(stderr) {
 		return string(stdout), string(stderr), ""

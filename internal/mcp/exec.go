@@ -10,7 +10,7 @@ import (
 	"hutch/internal/caller"
 )
 
-// The lifetimes of a sandbox that an exec without an id created.
+// Lifetimes of a sandbox that was created by an exec without a sandbox id.
 const (
 	sleepAfter = 5 * time.Minute
 	// A session destroys its sandboxes. If the server is killed before that, this hard lifetime ends them.
@@ -46,7 +46,7 @@ type execOutput struct {
 	Denied        []string `json:"denied,omitempty" jsonschema:"what the network denied meanwhile, as rules for the tool network"`
 }
 
-// unfinished is the error of a command that was ended early, with its output.
+// unfinished is the error of a command that was ended early. It has the output until then.
 type unfinished struct {
 	error
 	output interface{ into(data map[string]any) }
@@ -76,7 +76,7 @@ func (s *server) exec(ctx context.Context, c *call, in execArgs) (reply, error) 
 		return reply{}, err
 	default:
 		discard()
-		res.ExitCode = -1 // none is known
+		res.ExitCode = -1 // no exit code is known
 	}
 	output, text := show(res, out.total)
 	if denied := deniedWords(res.SandboxID, res.Denied); denied != "" {
@@ -93,7 +93,7 @@ func (s *server) exec(ctx context.Context, c *call, in execArgs) (reply, error) 
 
 // run runs the command. With a session and a language it runs code in a context, which can show images.
 func (s *server) run(ctx context.Context, c *call, in execArgs, out func(hutch.Output) error) (hutch.ExecResult, error) {
-	if in.SessionID != "" && in.Language != "" && in.User == "" { // Exec says why a session takes no user
+	if in.SessionID != "" && in.Language != "" && in.User == "" { // Exec reports that a session cannot have a user
 		return s.runCode(ctx, c, in, out)
 	}
 	return s.svc.Exec(ctx, c.sandbox, hutch.ExecRequest{
@@ -101,8 +101,8 @@ func (s *server) run(ctx context.Context, c *call, in execArgs, out func(hutch.O
 	}, out)
 }
 
-// place finds the sandbox to run in: the requested one, or a new one if the call names none. If the call fails,
-// discard destroys the new one, because the caller never learns its id.
+// place finds the sandbox to run in: the requested one, or a new one if the call names none. The caller calls discard
+// if the call fails: it destroys the new sandbox, whose id the client then never gets.
 func (s *server) place(ctx context.Context, c *call, in execArgs) (discard func(), err error) {
 	keepAlive := in.KeepAlive
 	if in.SandboxID != "" {
@@ -141,8 +141,8 @@ func (s *server) place(ctx context.Context, c *call, in execArgs) (discard func(
 	return discard, nil
 }
 
-// setKeepAlive sets or clears keepAlive of the call's sandbox; nil changes nothing. A sandbox that was created for
-// the session then also loses its hard lifetime.
+// setKeepAlive sets or clears keepAlive of the call's sandbox; nil changes nothing. A sandbox that was created for the
+// session also loses its hard lifetime when keepAlive is set.
 func (s *server) setKeepAlive(ctx context.Context, c *call, keepAlive *bool) error {
 	if keepAlive == nil {
 		return nil
@@ -159,7 +159,7 @@ func (s *server) setKeepAlive(ctx context.Context, c *call, keepAlive *bool) err
 	return err
 }
 
-// verdict returns the error of a command that a limit ended.
+// verdict returns the error for a command that was ended by a limit.
 func verdict(res hutch.ExecResult, state string) error {
 	switch {
 	case res.TimedOut && state != "":
@@ -214,7 +214,7 @@ func header(res hutch.ExecResult) string {
 	return fmt.Sprintf("exit %d · %s · %s\n", res.ExitCode, length(res.Duration), res.SandboxID)
 }
 
-// length formats d for people.
+// length formats a duration for people.
 func length(d time.Duration) string {
 	if d < time.Second {
 		return fmt.Sprintf("%d ms", d.Milliseconds())

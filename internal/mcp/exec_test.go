@@ -122,7 +122,7 @@ func TestExecWithoutOutput(t *testing.T) {
 	}
 }
 
-// TestExecBrokenOff loses the sandbox in the middle of a command: the output until then is not lost with it.
+// TestExecBrokenOff loses the sandbox in the middle of a command, and checks that the output until then is not lost.
 func TestExecBrokenOff(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		svc := &fakeservice.Service{OnExec: func(_ context.Context, id string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error) {

@@ -14,8 +14,8 @@ import (
 	"hutch/internal/problem"
 )
 
-// The codes of failures. The 2026-07-28 revision allows no new codes in this range, so its clients find them as data
-// in a result.
+// The codes of failures. The 2026-07-28 revision does not allow new codes in this range, so its clients get the code as
+// data in a result.
 const (
 	codeGeneral        = -32000
 	codeNotFound       = -32001
@@ -34,14 +34,14 @@ var codes = map[hutch.Kind]int64{
 	hutch.Exhausted: codeLimit,
 }
 
-// codeOf returns an error's code. Errors about the command or its language have their own.
+// codeOf returns an error's code. Errors about the command or its language have codes of their own.
 func codeOf(e *hutch.Error) int64 {
 	about, name := e.About()
 	if about == hutch.AboutField && (name == "command" || name == "code" || name == "language") && (e.Kind == hutch.Invalid || e.Kind == hutch.Unsupported) {
 		return codeInvalidCommand
 	}
 	if e.Kind == hutch.NotFound && isInside(e) {
-		return codeGeneral // a file or a process, and not the sandbox
+		return codeGeneral // the error is about a file or a process, not about the sandbox
 	}
 	if code, ok := codes[e.Kind]; ok {
 		return code
@@ -60,10 +60,10 @@ type failure struct {
 	Code    int64          `json:"code"`
 	Message string         `json:"message"`
 	Data    map[string]any `json:"data,omitempty"`
-	// printed is the command's output until it failed.
+	// printed is the command's output until the failure.
 	printed string
-	// inside says that the call was valid, but a file or a process in the sandbox was not as the call needs it. No code
-	// stands for that, so every era gets it as the result of a tool, which clients show to models.
+	// inside says that the call was valid, but failed because of a file or a process in the sandbox. There is no code
+	// for that, so clients of both eras get it as the result of a tool, which they show to models.
 	inside bool
 }
 
@@ -94,7 +94,7 @@ func (c *call) failure(ctx context.Context, err error) failure {
 	return f
 }
 
-// available lists the newest sandboxes that the caller could have meant.
+// available lists the caller's newest sandboxes, one of which the caller could have meant.
 func (c *call) available(ctx context.Context) []string {
 	all, err := c.s.svc.Sandboxes(ctx, hutch.Filter{Brief: true})
 	if err != nil {
@@ -116,8 +116,8 @@ func (c *call) fail(ctx context.Context, err error) (*sdk.CallToolResult, error)
 	return f.render(c.modern())
 }
 
-// render gives the older revisions a JSON-RPC error and the modern one a result. The error must have the SDK's own
-// type, unwrapped; otherwise the SDK would turn it into a result.
+// render gives the older revisions a JSON-RPC error and the modern one a result. The JSON-RPC error must have the SDK's
+// own type and must not be wrapped. Otherwise the SDK would turn it into a result.
 func (f failure) render(modern bool) (*sdk.CallToolResult, error) {
 	if !modern && !f.inside {
 		data, _ := json.Marshal(f.Data) // Data holds only strings and numbers, so this cannot fail

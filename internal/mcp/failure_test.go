@@ -37,7 +37,7 @@ func TestTimeLimit(t *testing.T) {
 		svc := &fakeservice.Service{OnExec: ending(hutch.ExecResult{ExitCode: 137, TimedOut: true, Stdout: []byte("half\n"), Stderr: []byte("way\n"), Duration: 1500 * time.Millisecond})}
 		ss := connect(t, svc, era)
 		f := mustFail(t, ss, "exec", map[string]any{"command": "sleep 9", "timeout": 1.5}, -32002)
-		id := all(t, svc)[0].ID // left for the next cases
+		id := all(t, svc)[0].ID // a sandbox for the next cases
 		for k, want := range map[string]any{
 			"stdout": "half\n", "stderr": "way\n", "exitCode": 137.0, "timedOut": true, "truncated": false, "executionTime": 1500.0, "sandboxId": id,
 		} {

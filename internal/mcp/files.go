@@ -160,8 +160,8 @@ func (s *server) readImage(ctx context.Context, c *call, in readFileArgs, info h
 	return reply{text: fmt.Sprintf("%s: %s, %d bytes", quoted(info.Path), kind, b.Len())}, nil
 }
 
-// fitting returns how much of a text can be shown with a number before each line, in whole lines if it has more than
-// one.
+// fitting returns how much of a text can be shown with a number before each line, and only whole lines if there are
+// several.
 func fitting(text []byte) (n int) {
 	room := maxShown
 	for line := range bytes.Lines(text) {
@@ -180,7 +180,7 @@ func fitting(text []byte) (n int) {
 // numberWidth is the length of the number before a line: six digits and a tab.
 const numberWidth = 7
 
-// number adds its number before each line.
+// number puts a line number before each line; first is the number of the first line.
 func number(text []byte, first int) string {
 	var b strings.Builder
 	for line := range bytes.Lines(text) {
@@ -263,7 +263,7 @@ func (s *server) listFiles(ctx context.Context, c *call, in listFilesArgs) (repl
 	return reply{text: b.String()}, nil
 }
 
-// printable returns a name without characters that would leave its line.
+// printable returns a name without control characters such as line breaks.
 func printable(name string) string {
 	return strings.Map(func(r rune) rune {
 		if text.Steers(r) {

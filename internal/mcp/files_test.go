@@ -14,7 +14,7 @@ import (
 	"hutch/internal/files"
 )
 
-// withFiles is a service with the sandbox "s" whose files are in dir.
+// withFiles returns a service with the sandbox "s", whose files are in dir.
 func withFiles(t *testing.T) (svc *fakeservice.Service, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -78,8 +78,8 @@ func TestFileTools(t *testing.T) {
 	})
 }
 
-// TestWhatIsInside: if a file or a process is not as a call needs it, the model gets the error in every era, as the
-// result of the tool.
+// TestWhatIsInside: if a call fails because of a file or a process in the sandbox, the model gets the error as the
+// result of the tool in both eras.
 func TestWhatIsInside(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		svc, dir := withFiles(t)

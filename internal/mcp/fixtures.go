@@ -17,8 +17,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// The protocol's conformance suite calls tools, prompts and resources by fixed names. In a build with this tag every
-// server offers them in addition to its own.
+// The protocol's conformance suite calls tools, prompts and resources by fixed names. In a build with the tag
+// conformance, every server offers these in addition to its own tools.
 func init() { fixtures = addFixtures }
 
 func addFixtures(opt *sdk.ServerOptions) func(*sdk.Server) {

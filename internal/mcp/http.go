@@ -40,11 +40,11 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 			SessionTimeout:             s.opt.SessionTimeout,
 			EventStore:                 newReplay(),
 			MaxRequestBodyBytes:        s.opt.MaxBody,
-			DisableLocalhostProtection: true, // guard's check is stricter, and knows the server's names
+			DisableLocalhostProtection: true, // package guard has a stricter check, which knows the server's names
 		}),
 		modern: sdk.NewStreamableHTTPHandler(same, &sdk.StreamableHTTPOptions{
 			Stateless: true,
-			// Otherwise a client that hangs up would leave its command running.
+			// Without this, a command would keep running after its client has hung up.
 			PropagateRequestCancellation: true,
 			MaxRequestBodyBytes:          s.opt.MaxBody,
 			DisableLocalhostProtection:   true,
@@ -56,7 +56,7 @@ func NewHandler(svc hutch.Service, opt Options) *Handler {
 }
 
 // Close ends all sessions, kills the programs of their calls, and destroys the sandboxes that were created for them. It
-// returns when that is done, or when ctx is.
+// returns when that is done or when ctx is done.
 func (h *Handler) Close(ctx context.Context) error { return h.close(ctx) }
 
 const (
@@ -74,7 +74,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	if len(body) > 0 && !json.Valid(body) { // if there are several values, the SDK would take the first
+	if len(body) > 0 && !json.Valid(body) { // from several values, the SDK would use only the first
 		writeError(w, http.StatusBadRequest, nil, codeParse, "the body is not one JSON value")
 		return
 	}
@@ -113,14 +113,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.older.ServeHTTP(a, r)
 }
 
-// ofOne tells the SDK who makes a request, so that only the caller who began a session can use it.
+// ofOne tells the SDK who makes a request, so that a session can be used only by the caller that began it.
 var ofOne = sdkauth.RequireBearerToken(func(ctx context.Context, _ string, _ *http.Request) (*sdkauth.TokenInfo, error) {
 	return &sdkauth.TokenInfo{UserID: caller.From(ctx).Principal.ID}, nil
 }, &sdkauth.RequireBearerTokenOptions{AllowMissingExpiration: true})
 
 // Refuse answers a request that is not allowed now, for example because of a limit. A tool call of an MCP client gets
-// status 200 and a tool's answer, which the client shows to its model: such clients take another status for a broken
-// connection. All other requests, including those without a handshake, get the status with the same JSON-RPC error.
+// status 200 and a tool's answer, which the client shows to its model: such clients mistake any other status for a
+// broken connection. All other requests, including those without a handshake, get the status with the same JSON-RPC
+// error.
 func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var msg struct {
 		ID     json.RawMessage `json:"id"`
@@ -150,7 +151,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 // maxRefused is the longest message that is read only to find the id of the refusal.
 const maxRefused = 1 << 20
 
-// message encodes f as the answer to the message of that id.
+// message encodes f as the answer to the message with an id.
 func (f failure) message(id json.RawMessage, modern bool) []byte {
 	if len(id) == 0 {
 		id = json.RawMessage("null")
@@ -201,8 +202,8 @@ var methods = []string{
 	"resources/list", "resources/read", "resources/templates/list", "resources/subscribe", "resources/unsubscribe",
 }
 
-// refuseMessage answers in JSON-RPC why the SDK refused a message. An unknown method is answered as a normal JSON-RPC
-// error.
+// refuseMessage answers a message that the SDK refused with a JSON-RPC error that says why. For an unknown method, that
+// is the usual error.
 func refuseMessage(w http.ResponseWriter, body []byte, why string) {
 	msg, _ := jsonrpc.DecodeMessage(body)
 	req, ok := msg.(*jsonrpc.Request)
@@ -216,7 +217,7 @@ func refuseMessage(w http.ResponseWriter, body []byte, why string) {
 	}
 }
 
-// writeError answers with a JSON-RPC error to the message of an id; id is nil if it is unknown.
+// writeError answers with a JSON-RPC error to the message with an id; id is nil if it is unknown.
 func writeError(w http.ResponseWriter, status int, id any, code int64, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Del("Content-Length")
@@ -227,7 +228,7 @@ func writeError(w http.ResponseWriter, status int, id any, code int64, message s
 func errorMessage(id any, code int64, message string) []byte {
 	return mustJSON(struct {
 		JSONRPC string         `json:"jsonrpc"`
-		ID      any            `json:"id"` // null if there is none, as JSON-RPC requires
+		ID      any            `json:"id"` // null if the id is unknown, as JSON-RPC requires
 		Error   *jsonrpc.Error `json:"error"`
 	}{"2.0", id, &jsonrpc.Error{Code: code, Message: message}})
 }

@@ -104,7 +104,7 @@ func TestUnknownSessionIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	if resp.StatusCode != http.StatusNotFound { // makes the client begin a new session
+	if resp.StatusCode != http.StatusNotFound { // this status makes the client begin a new session
 		t.Errorf("status %s", resp.Status)
 	}
 }
@@ -140,7 +140,7 @@ func TestSilentStreamIsKeptAlive(t *testing.T) {
 	within(t, killed, "hanging up kills the command")
 }
 
-// TestManyCallers lets 64 callers use one server at once; none gets another's answers.
+// TestManyCallers lets 64 callers use one server at once, and checks that no caller gets the answer of another one.
 func TestManyCallers(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		svc := &fakeservice.Service{}

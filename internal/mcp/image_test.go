@@ -12,7 +12,7 @@ import (
 	"hutch/internal/mcp"
 )
 
-// A new sandbox has the image that exec names; an existing one keeps the image that it began with.
+// A new sandbox has the image that exec names; an existing sandbox keeps its image.
 func TestImageOfExec(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		svc := &fakeservice.Service{}

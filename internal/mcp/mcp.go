@@ -8,9 +8,8 @@
 // gives its era. Both eras use the same tools, and one table (failure.go) renders
 // failures for either.
 //
-// State belongs to explicit sandbox ids and never to a session. The server
-// remembers of a session only which sandboxes were created for it, and destroys
-// them at its end.
+// State belongs to explicit sandbox ids and never to a session. For a session, the server only remembers which
+// sandboxes were created for it, and destroys them when the session ends.
 //
 // Only this package imports the MCP SDK. Package guard, in front of it, decides
 // who can call, and from which host and origin.
@@ -78,16 +77,16 @@ A sandbox made by exec goes away when the session ends, or after 5 minutes witho
 Each exec is a new shell: cwd and variables do not carry over, files do. A command is killed at its timeout (30 s unless given); use startBackgroundProcess for servers and long work.
 Output over about 20,000 characters comes back as its beginning and end. Inside there is no network but what rules allow: a result says what was denied, and the tool network can allow it.`
 
-// server is what the transports share: the tools, bound to a Service.
+// server is the part that all transports share: the tools, bound to a Service.
 type server struct {
 	svc      hutch.Service
 	opt      Options
 	sdk      *sdk.Server
-	tools    map[string]sdk.ToolHandler // our tools
+	tools    map[string]sdk.ToolHandler // the tools of this server
 	names    []string                   // of all tools, sorted
 	meta     map[string]any             // attached to every result of the modern era
 	sessions *sessions
-	// single says that there is one connection, which is one session in either era.
+	// single says that there is only one connection, which counts as one session in either era.
 	single  bool
 	answers answers
 }
@@ -105,8 +104,8 @@ func newServer(svc hutch.Service, opt Options) *server {
 	}
 	sdkOpt := &sdk.ServerOptions{
 		Instructions: instructions,
-		// Capabilities must not be nil, or the SDK advertises the deprecated logging. The tools never change, so no
-		// client need listen for changes.
+		// Capabilities must not be nil, or the SDK advertises the deprecated logging. The tools never change, so
+		// clients need not listen for changes.
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 		SetCacheable: cacheable,
 	}
@@ -139,7 +138,7 @@ func cacheable(_ context.Context, _ sdk.Request, c *sdk.Cacheable) {
 	c.TTLMs, c.CacheScope = int(5*time.Minute/time.Millisecond), "private"
 }
 
-// call is one tools/call in progress.
+// call is a tools/call request in progress.
 type call struct {
 	s       *server
 	req     *sdk.CallToolRequest
@@ -155,7 +154,7 @@ type call struct {
 
 func (c *call) modern() bool { return c.req.ProtocolVersion() >= modern }
 
-// answer returns where the result will go over HTTP; nil over stdio.
+// answer returns the HTTP response to which the result will go; nil over stdio.
 func (c *call) answer() *answer {
 	if c.req.Extra == nil {
 		return nil
@@ -170,9 +169,9 @@ func (c *call) keepAlive() {
 	}
 }
 
-// identify returns ctx with the caller of the request; the SDK's context has at most that of the request which began
-// the session. The context ends when the caller's token does. The call can outlive its request, when the client
-// reconnects, so it holds the request's memory itself.
+// identify returns ctx with the caller of the request; the SDK's context has at most the caller of the request that
+// began the session. The context ends when the caller's token does. If the client reconnects, the call outlives its
+// request, so the call itself holds the request's memory.
 func (c *call) identify(ctx context.Context) (context.Context, context.CancelFunc) {
 	a := c.answer()
 	if a == nil {
@@ -189,7 +188,7 @@ func (c *call) identify(ctx context.Context) (context.Context, context.CancelFun
 	return ctx, func() { cancel(); free() }
 }
 
-// session returns the session of a call, or nil if the call has none. ss is nil for a plain call.
+// session returns the session of a call, or nil if the call has none. ss is nil for a plain call (plain.go).
 func (s *server) session(ctx context.Context, ss *sdk.ServerSession) *session {
 	if ss == nil || ss.ID() == "" && !s.single {
 		return nil
@@ -197,7 +196,7 @@ func (s *server) session(ctx context.Context, ss *sdk.ServerSession) *session {
 	return s.sessions.of(ss, caller.From(ctx).Principal)
 }
 
-// close ends every session and call, and waits until everything that belongs to them is gone or ctx is done.
+// close ends all sessions and calls, and waits until they are cleaned up or ctx is done.
 func (s *server) close(ctx context.Context) error {
 	s.sessions.cancel()
 	for ss := range s.sdk.Sessions() {

@@ -107,7 +107,7 @@ func try(t testing.TB, c *client, tool string, args any) (*sdk.CallToolResult, *
 	return nil, &body.Error
 }
 
-// tryOlder writes the message itself: the SDK's client takes -32003 and -32004 for its own signal of a closed
+// tryOlder writes the message itself: the SDK's client mistakes -32003 and -32004 for its own signal of a closed
 // connection, and drops the data.
 func tryOlder(t testing.TB, c *client, tool string, args any) (*sdk.CallToolResult, *fault) {
 	t.Helper()
@@ -122,7 +122,7 @@ func tryOlder(t testing.TB, c *client, tool string, args any) (*sdk.CallToolResu
 	if err := json.Unmarshal(raw, &answer); err != nil || status != http.StatusOK {
 		t.Fatalf("%s: status %d, %s: %v", tool, status, raw, err)
 	}
-	if answer.Result != nil && answer.Result.IsError { // an error about something in the sandbox
+	if answer.Result != nil && answer.Result.IsError { // an error about a file or a process in the sandbox
 		var body struct{ Error fault }
 		fill(t, answer.Result, &body)
 		if body.Error.Data["path"] == nil && body.Error.Data["processId"] == nil {
@@ -210,7 +210,7 @@ func exchange(t testing.TB, url, body string, header ...string) (int, http.Heade
 	var messages []map[string]any
 	for line := range bytes.Lines(raw) {
 		data, ok := bytes.CutPrefix(line, []byte("data: "))
-		if stream && (!ok || len(bytes.TrimSpace(data)) == 0) { // an event without data has the position for a reconnect
+		if stream && (!ok || len(bytes.TrimSpace(data)) == 0) { // an event without data only gives the position for a reconnect
 			continue
 		}
 		var msg map[string]any
@@ -222,10 +222,10 @@ func exchange(t testing.TB, url, body string, header ...string) (int, http.Heade
 	return resp.StatusCode, resp.Header, messages
 }
 
-// patience is how long a test waits for what must happen, on a machine that is busy.
+// patience is how long a test waits for something that must happen; it is long because the machine can be busy.
 const patience = time.Minute
 
-// eventually waits for a condition that other code fulfils.
+// eventually waits until a condition is true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); {

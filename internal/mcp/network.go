@@ -54,7 +54,7 @@ func (s *server) network(ctx context.Context, c *call, in networkArgs) (reply, e
 	return reply{describeNetwork(state, denied, missing), networkSeen{state, denied}}, nil
 }
 
-// stillDenied returns the connections that were denied and that the present rules deny too.
+// stillDenied returns those denied connections that the present rules would deny again.
 func stillDenied(n hutch.Network, all []hutch.Connection) []hutch.Connection {
 	left := []hutch.Connection{}
 	for _, d := range all {
@@ -76,7 +76,7 @@ func missingRules(denied []hutch.Connection) hutch.NetworkRules {
 	return rules
 }
 
-// withoutCommand removes the command that is the next step for a person.
+// withoutCommand removes from a reason the command that is meant for a person.
 func withoutCommand(reason string) string {
 	reason, _, _ = strings.Cut(reason, "hutch network ")
 	return strings.TrimRight(reason, ": ")
@@ -116,7 +116,8 @@ func few(rules hutch.NetworkRules) hutch.NetworkRules {
 	return slices.Concat(rules[:maxRulesShown], hutch.Rules(fmt.Sprintf("… and %d more", len(rules)-maxRulesShown)))
 }
 
-// deniedWords report to a model what the network denied while its program ran, and the call that allows it.
+// deniedWords returns a text for a model: what the network denied while its program ran, and the call that would allow
+// it.
 func deniedWords(sandbox string, denied []string) string {
 	if len(denied) == 0 {
 		return ""

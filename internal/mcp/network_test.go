@@ -51,8 +51,8 @@ func TestNetworkTool(t *testing.T) {
 	})
 }
 
-// A model reads in the result of its command what the network denied, and which call allows it; a hostile name cannot
-// write into that sentence.
+// The result of a command tells the model what the network denied, and which call would allow it. A hostile host name
+// cannot add text to that sentence.
 func TestDeniedInResults(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		svc := &fakeservice.Service{OnExec: func(_ context.Context, id string, _ hutch.ExecRequest, _ func(hutch.Output) error) (hutch.ExecResult, error) {

@@ -12,10 +12,10 @@ import (
 	"hutch/internal/httpio"
 )
 
-// plainCall is the form of most messages in the modern era: the call of a tool that breaks no rule and asks only for
-// the result. The SDK gives each such call its own session and parses it a dozen times, which costs more than running
-// a command. So plain calls are parsed once and answered here, with the same words. Any other message goes to the
-// SDK, which knows all the rules.
+// plainCall is the form of most messages in the modern era: a valid call of a tool that asks only for the result. The
+// SDK gives each such call its own session and parses it a dozen times, which costs more than running a command. So
+// plain calls are parsed once and answered here, with the same answers as the SDK's. Any other message goes to the SDK,
+// which knows all the rules.
 type plainCall struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
@@ -34,7 +34,7 @@ type plainMeta struct {
 	Trace        string                  `json:"traceparent"`
 }
 
-// readPlain returns the call in a request, if it is a plain one. The body is known to be JSON.
+// readPlain returns the call in a request, if it is a plain call. The body must be valid JSON.
 func readPlain(r *http.Request, body []byte) (*plainCall, bool) {
 	h := r.Header
 	accept := strings.Join(h.Values("Accept"), ",")
@@ -50,7 +50,7 @@ func readPlain(r *http.Request, body []byte) (*plainCall, bool) {
 		c.Params.Meta.Version == modern && h.Get(headerVersion) == modern && c.Params.Meta.Capabilities != nil
 }
 
-// plainID matches the ids that are sent back unchanged.
+// plainID matches the ids that the SDK sends back unchanged.
 var plainID = regexp.MustCompile(`^(?:0|-?[1-9][0-9]{0,14}|"[ !#-\[\]-~]*")$`)
 
 // request returns the call in the form in which the SDK would give it to a tool.
@@ -62,7 +62,7 @@ func (c *plainCall) request(r *http.Request) *sdk.CallToolRequest {
 	}
 }
 
-// servePlain answers a plain call of one of our tools. For other requests it does nothing and returns false.
+// servePlain answers a plain call of a tool of this server. For other requests it does nothing and returns false.
 func (h *Handler) servePlain(a *answer, r *http.Request) bool {
 	c, ok := readPlain(r, a.body)
 	if !ok || h.tools[c.Params.Name] == nil {
@@ -80,7 +80,7 @@ func (h *Handler) servePlain(a *answer, r *http.Request) bool {
 		h.opt.Log.Error("tool call failed", "tool", c.Params.Name, "err", err)
 		msg = errorMessage(c.ID, codeGeneral, "internal error; the server's log has the cause")
 	}
-	// Not flushed: the whole event, with its length, is one packet.
+	// No flush, so that the whole answer, with its length, is one packet.
 	a.Write(httpio.AppendEvent(nil, "", "message", msg))
 	return true
 }

@@ -25,7 +25,7 @@ func both(t testing.TB) (ours, sdks *Handler) {
 	return ours, sdks
 }
 
-// saidTo returns a handler's answer, without the parts that differ from call to call.
+// saidTo returns a handler's answer to a body, without the parts that differ from call to call.
 func saidTo(h *Handler, header http.Header, body string) string {
 	r := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(body))
 	r.Header = header.Clone()
@@ -47,7 +47,7 @@ func saidTo(h *Handler, header http.Header, body string) string {
 		}
 	}
 	if list, ok := msg.Result["content"].([]any); ok && len(list) == 1 {
-		delete(list[0].(map[string]any), "text") // as above, in words
+		delete(list[0].(map[string]any), "text") // the text contains the sandbox id too
 	}
 	return fmt.Sprintf("%d %v %v %v %+v %v", w.Code, w.Header()["Content-Type"], w.Header()["Cache-Control"], stream, msg, err)
 }
@@ -64,7 +64,7 @@ const (
 	plainBody = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"exec","arguments":{"sandboxId":"box","command":"x"},` + plainTail
 )
 
-// plainBodies are calls, well-formed and not, and whether they are plain.
+// plainBodies are well-formed and malformed calls. The value is whether a call is plain.
 var plainBodies = map[string]bool{
 	plainBody: true,
 	strings.Replace(plainBody, `"id":1`, `"id":"a b"`, 1):                                                                         true,
@@ -92,7 +92,7 @@ var plainBodies = map[string]bool{
 	`[` + plainBody + `]`: false, `7`: false, `null`: false, `{}`: false,
 }
 
-// TestPlain: a client cannot tell which way its call went, and only plain calls take the short way.
+// TestPlain: a client gets the same answer from both handlers, and only plain calls are answered without the SDK.
 func TestPlain(t *testing.T) {
 	t.Parallel()
 	ours, sdks := both(t)
@@ -125,7 +125,7 @@ func without(h http.Header, name string) http.Header {
 	return h
 }
 
-// FuzzPlain looks for messages that are answered differently by the two ways.
+// FuzzPlain looks for messages to which the two handlers answer differently.
 func FuzzPlain(f *testing.F) {
 	for body := range plainBodies {
 		f.Add(body)
@@ -138,7 +138,7 @@ func FuzzPlain(f *testing.F) {
 	})
 }
 
-// BenchmarkPlain compares the two ways with a call that runs nothing.
+// BenchmarkPlain compares the two handlers with a call that runs nothing.
 func BenchmarkPlain(b *testing.B) {
 	ours, sdks := both(b)
 	for name, h := range map[string]*Handler{"ours": ours, "SDK's": sdks} {

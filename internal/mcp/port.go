@@ -13,7 +13,7 @@ type exposePortArgs struct {
 	Name      string `json:"name,omitempty" jsonschema:"for people"`
 	Token     string `json:"token,omitempty" jsonschema:"end of the URL's host name, 1-16 of a-z0-9_-; default random"`
 
-	// Protocol is what the server speaks. The list of tools is short of space for words about it.
+	// Protocol is the protocol of the server. It has no description in the schema, to keep the list of tools short.
 	Protocol hutch.PortProtocol `json:"protocol,omitempty"`
 }
 

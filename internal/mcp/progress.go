@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	progressEvery = 100 * time.Millisecond // at most
+	progressEvery = 100 * time.Millisecond // shortest time between notifications
 	heartbeat     = 5 * time.Second        // many clients give up on a call that is silent for longer
 	maxProgress   = 1024                   // bytes of output in one notification
 )
 
 // progress sends the client a command's output while it runs, and before that the layers of an image that is pulled, if
-// the client asked for that with a token. It always counts the output.
+// the client asked for that with a token. It counts the output in any case.
 type progress struct {
 	ctx   context.Context
 	req   *sdk.CallToolRequest
@@ -40,7 +40,7 @@ func follow(ctx context.Context, req *sdk.CallToolRequest, limit hutch.Seconds) 
 		began: time.Now(), total: make(map[hutch.Stream]int64, 2),
 	}
 	if p.token != nil {
-		p.mu.Lock() // tick reads the timer
+		p.mu.Lock() // locked, because tick reads the timer
 		defer p.mu.Unlock()
 		p.timer = time.AfterFunc(heartbeat, p.tick)
 	}
@@ -60,7 +60,7 @@ func (p *progress) add(o hutch.Output) error {
 func (p *progress) pull(t hutch.Transfer) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.limit = 0 // it is a limit of the command alone
+	p.limit = 0 // it is a limit of the command, not of the pull
 	p.showLocked(fmt.Appendf(nil, "layer %.19s %s: %d of %d bytes\n", t.Layer, t.State, t.Done, t.Total))
 	return nil
 }
@@ -104,8 +104,8 @@ func (p *progress) close() {
 	p.timer.Stop()
 }
 
-// sendLocked notifies the client. Progress is in seconds, because only the time is sure to grow. On an error the client
-// has disconnected; the context reports that.
+// sendLocked notifies the client. Progress is in seconds, because only the time is sure to grow. An error means that
+// the client has disconnected. It is ignored, because the context also ends then.
 func (p *progress) sendLocked() {
 	p.sent = max(time.Since(p.began), p.sent+time.Millisecond)
 	text := wholeRunes(p.latest)

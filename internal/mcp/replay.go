@@ -11,16 +11,16 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// How much is kept for clients of the older revisions that lost their connection.
+// Limits of what is kept for clients of the older revisions that lost their connection.
 const (
 	maxReplayBytes   = 32 << 20 // in all
 	maxReplayStreams = 64       // most replay streams of one session; each is the answer to a call
-	streamCost       = 256      // bytes that a stream itself costs
+	streamCost       = 256      // bytes counted for each stream itself
 )
 
 // replay keeps the events of streams, so that a client that reconnects with Last-Event-ID gets the rest. The SDK's own
-// store keeps something of each call for the life of the session; this one is limited. The oldest stream is dropped as
-// a whole: a client that reconnects to it gets an error, and can call again.
+// store keeps data of each call until the session ends. This store is limited. The oldest stream is dropped as a whole:
+// a client that reconnects to it gets an error, and can call again.
 type replay struct {
 	mu       sync.Mutex
 	streams  *linked.List // of *streamEvents, oldest first
@@ -60,12 +60,12 @@ func (r *replay) Open(_ context.Context, session, stream string) error {
 	}
 	r.opened++
 	mine[stream] = r.streams.PushBack(&streamEvents{session: session, id: stream, number: r.opened, bytes: streamCost})
-	r.sessions[session] = mine // forgetting can have removed it
+	r.sessions[session] = mine // forgetting a stream may have removed it
 	r.addLocked(streamCost)
 	return nil
 }
 
-// oldest returns the oldest stream of a session.
+// oldest returns the oldest of a session's streams.
 func oldest(mine map[string]*linked.Element) (first *linked.Element) {
 	for _, e := range mine {
 		if first == nil || e.Value.(*streamEvents).number < first.Value.(*streamEvents).number {

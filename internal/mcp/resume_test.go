@@ -39,7 +39,7 @@ func sse(t *testing.T, ctx context.Context, method, url, body string, header ...
 	return bufio.NewScanner(resp.Body)
 }
 
-// next returns the next event's field of that name.
+// next returns the next value of a field with the given name.
 func next(t *testing.T, lines *bufio.Scanner, field string) string {
 	t.Helper()
 	for lines.Scan() {
@@ -51,8 +51,8 @@ func next(t *testing.T, lines *bufio.Scanner, field string) string {
 	return ""
 }
 
-// TestFirstEventHasNoName reads the event that gives a client its position before the answer comes: clients look for the
-// position only in events without a name, or with the name message.
+// TestFirstEventHasNoName reads the first event of a stream, which gives a client its position before the answer comes.
+// It must have no name, because clients look for the position only in events without a name or with the name message.
 func TestFirstEventHasNoName(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, &fakeservice.Service{}, mcp.Options{})
@@ -61,11 +61,11 @@ func TestFirstEventHasNoName(t *testing.T) {
 	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "id: ") {
 		t.Errorf("the stream begins with %q, not with an id", lines.Text())
 	}
-	next(t, lines, "id") // of the answer
+	next(t, lines, "id") // the id of the answer
 }
 
-// TestResume loses the connection during a call and reconnects with Last-Event-ID: the call has continued, and its
-// answer is there.
+// TestResume loses the connection during a call and reconnects with Last-Event-ID. The call must have continued, and
+// the client must get its answer.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	more := make(chan struct{})
@@ -127,7 +127,7 @@ func TestResumeTakesOver(t *testing.T) {
 		lines := sse(t, t.Context(), http.MethodPost, url,
 			`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"_meta":{"progressToken":1},"name":"exec","arguments":{"command":"x"}}}`, session...)
 		seen := next(t, lines, "id")
-		for range 2 { // the second takes over from the first
+		for range 2 { // the second connection takes over from the first
 			again := resume(t, t.Context(), url, seen, session)
 			if again == nil {
 				t.Fatalf("%s: the stream could not be taken up", era)
@@ -203,9 +203,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestMalformed sends bytes that are not a message, or not one of this protocol, to a
-// session and without one: each is refused in JSON-RPC, or not at all, and the
-// session continues.
+// TestMalformed sends bytes that are not a message, or not one of this protocol, with and without a session. Each is
+// refused with a JSON-RPC error or ignored, and the session continues.
 func TestMalformed(t *testing.T) {
 	t.Parallel()
 	_, url := serve(t, &fakeservice.Service{}, mcp.Options{})

@@ -14,7 +14,7 @@ type getSandboxArgs struct {
 	Filters   hutch.Filter `json:"filters,omitzero" jsonschema:"which ones to list"`
 }
 
-// sandboxList is the structured result of a list: the older revisions accept only an object.
+// sandboxList is the structured result of a list. It is an object because the older revisions accept only objects.
 type sandboxList struct {
 	Sandboxes []hutch.Sandbox `json:"sandboxes"`
 }
@@ -77,7 +77,7 @@ func describe(sb hutch.Sandbox) string {
 		if p.Health != nil {
 			state += ", " + describeHealth(*p.Health)
 		}
-		if p.PID != 0 { // a process that has ended has none
+		if p.PID != 0 { // a process that has ended has no pid
 			state += fmt.Sprintf(", pid %d", p.PID)
 		}
 		fmt.Fprintf(&b, "\n  %s %q %s: %s", p.ID, p.Name, state, text.Line(p.Command))
@@ -85,7 +85,7 @@ func describe(sb hutch.Sandbox) string {
 	return b.String()
 }
 
-// describeHealth describes the last health check of a process, with its output if it failed.
+// describeHealth describes the last health check of a process, with the check's output if it failed.
 func describeHealth(h hutch.ProcessHealth) string {
 	if h.ExitCode == nil || *h.ExitCode == 0 {
 		return string(h.Status)

@@ -10,15 +10,15 @@ import (
 	"hutch"
 )
 
-// Actions of the tool "computer" that call their own verb in place of ControlScreen.
+// Actions of the tool "computer" that call a verb of their own instead of ControlScreen.
 const (
 	openURL        = "open_url"
 	readClipboard  = "read_clipboard"
 	writeClipboard = "write_clipboard"
 )
 
-// addScreenTool registers the tool "computer". Its actions are those of the computer-use tool that models know, and three
-// more.
+// addScreenTool registers the tool "computer". Its actions are those of the computer-use tool that models have been
+// trained on, and three more.
 func (s *server) addScreenTool() {
 	add(s, &sdk.Tool{
 		Name: "computer", Title: "Use the screen",

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/fakeservice"
 )
 
-// The actions of a computer-use model are done unchanged, and a screenshot is an image.
+// The tool accepts the actions of a computer-use model unchanged, and returns a screenshot as an image.
 func TestComputer(t *testing.T) {
 	svc := &fakeservice.Service{}
 	if _, err := svc.Create(t.Context(), hutch.CreateRequest{ID: "s"}); err != nil {

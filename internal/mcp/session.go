@@ -14,19 +14,19 @@ import (
 )
 
 // sessions are the sessions that can own sandboxes: each MCP session of the older revisions, and a stdio connection.
-// It lives as long as the server does; its context is the parent of every call.
+// The value lives as long as the server, and its context is the parent of every call's context.
 type sessions struct {
 	svc    hutch.Service
 	log    *slog.Logger
 	ctx    context.Context // done when the server closes
 	cancel context.CancelFunc
-	group  sync.WaitGroup // one for the end of each session
+	group  sync.WaitGroup // counts the goroutines that wait for the ends of sessions
 
 	mu   sync.Mutex
 	byID map[string]*session
 }
 
-// session remembers the sandboxes that were created in it without an id.
+// session remembers the sandboxes that its calls without a sandbox id created.
 type session struct {
 	who    *caller.Principal // its caller, or nil
 	ctx    context.Context   // done when the session ends
@@ -49,7 +49,7 @@ func newSessions(svc hutch.Service, log *slog.Logger) *sessions {
 	return &sessions{svc: svc, log: log, ctx: ctx, cancel: cancel, byID: map[string]*session{}}
 }
 
-// of returns the session for ss, or nil when the server closes. The first call of a session registers it.
+// of returns the session for ss, or nil if the server is closing. The first call of a session registers it.
 func (l *sessions) of(ss *sdk.ServerSession, who *caller.Principal) *session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,8 +64,8 @@ func (l *sessions) of(ss *sdk.ServerSession, who *caller.Principal) *session {
 	return s
 }
 
-// scope returns ctx that also ends when the session or the server does. The SDK cancels neither: a deleted session
-// waits for its calls.
+// scope returns a context that also ends when the session or the server does. The SDK does not cancel calls then; a
+// deleted session waits for them.
 func (l *sessions) scope(ctx context.Context, s *session) (context.Context, context.CancelFunc) {
 	parent := l.ctx
 	if s != nil {
@@ -76,7 +76,7 @@ func (l *sessions) scope(ctx context.Context, s *session) (context.Context, cont
 
 // awaitEnd waits for the end of a session and destroys its sandboxes.
 func (l *sessions) awaitEnd(id string, s *session, ss *sdk.ServerSession) {
-	ss.Wait() // its error says how the connection ended, which does not matter here
+	ss.Wait() // the error is ignored: how the connection ended does not matter here
 	s.cancel()
 	l.mu.Lock()
 	delete(l.byID, id)
@@ -85,7 +85,7 @@ func (l *sessions) awaitEnd(id string, s *session, ss *sdk.ServerSession) {
 }
 
 // interrupt cancels the calls of a session that is about to be deleted, because the SDK would wait until they end by
-// themselves. It checks that the session belongs to the caller.
+// themselves. It does nothing if the session does not belong to the caller.
 func (l *sessions) interrupt(id string, who *caller.Principal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,14 +106,14 @@ func (l *sessions) wait(ctx context.Context) error {
 	}
 }
 
-// destroy frees the sandboxes of an ended session, except those that were set to keepAlive later.
+// destroy frees the sandboxes of an ended session, except those that a later call set to keepAlive.
 func (l *sessions) destroy(sandboxes []made) {
 	for _, m := range sandboxes {
 		l.destroyOne(m, false)
 	}
 }
 
-// destroyOne frees a sandbox; one with keepAlive only if kept is true.
+// destroyOne destroys a sandbox. If the sandbox has keepAlive, it is destroyed only if kept is true.
 func (l *sessions) destroyOne(m made, kept bool) {
 	ctx, cancel := context.WithTimeout(caller.Unmetered(context.WithoutCancel(m.ctx)), 30*time.Second)
 	defer cancel()
@@ -125,8 +125,8 @@ func (l *sessions) destroyOne(m made, kept bool) {
 	}
 }
 
-// owns records that sandbox ends with the session. It returns false if the session has ended: then the caller must
-// free the sandbox.
+// owns records that a sandbox ends with the session. It returns false if the session has already ended; the caller must
+// then destroy the sandbox.
 func (s *session) owns(sandbox made) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ func (s *session) owns(sandbox made) bool {
 	return !s.ended
 }
 
-// made reports whether a sandbox was created in the session without an id.
+// made reports whether a sandbox was created by a call of the session without a sandbox id.
 func (s *session) made(sandbox string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

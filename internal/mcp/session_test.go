@@ -63,7 +63,7 @@ func (k *keeper) Sandbox(ctx context.Context, id string) (hutch.Sandbox, error) 
 	return sb, err
 }
 
-// TestKeepAliveByTool: a sandbox that exec created outlives its session if exec asks for that, at once or later.
+// TestKeepAliveByTool: a sandbox that exec created outlives its session if that exec or a later one asks for that.
 func TestKeepAliveByTool(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		svc := &fakeservice.Service{OnExec: printing("ok", "")}
@@ -75,7 +75,7 @@ func TestKeepAliveByTool(t *testing.T) {
 		var got execResult
 		fill(t, do(t, ss, "exec", map[string]any{"command": "x"}), &got)
 		do(t, ss, "exec", map[string]any{"command": "x", "keepAlive": true, "sandboxId": got.SandboxID})
-		do(t, ss, "exec", map[string]any{"command": "x"}) // goes with the session
+		do(t, ss, "exec", map[string]any{"command": "x"}) // this sandbox ends with the session
 		ss.Close()
 		if era == older {
 			eventually(t, "the others stay", func() bool { return len(all(t, svc)) == 2 })
@@ -86,7 +86,7 @@ func TestKeepAliveByTool(t *testing.T) {
 	})
 }
 
-// TestKeptAliveButFailed: a call that fails leaves no sandbox, because no caller learns its id.
+// TestKeptAliveButFailed: a call that fails leaves no sandbox, because no caller would get its id.
 func TestKeptAliveButFailed(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		svc := &fakeservice.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
@@ -162,7 +162,7 @@ func TestDeleteKillsWhatRuns(t *testing.T) {
 	eventually(t, "no sandbox is left", func() bool { return len(all(t, svc)) == 0 })
 }
 
-// TestDisconnect drops the connection during a call: in the older revisions that cancels nothing.
+// TestDisconnect drops the connection during a call. In the older revisions that does not cancel the call.
 func TestDisconnect(t *testing.T) {
 	t.Parallel()
 	started, killed := make(chan struct{}, 1), make(chan struct{}, 1)
@@ -185,7 +185,7 @@ func TestDisconnect(t *testing.T) {
 	<-started
 	cancel()
 	<-gone
-	do(t, ss, "getSandbox", nil) // another round trip, so that a wrong cancel would show
+	do(t, ss, "getSandbox", nil) // a further round trip, in which a wrong cancel would show
 	select {
 	case <-killed:
 		t.Error("a lost connection killed the command")

@@ -17,8 +17,8 @@ import (
 	"hutch"
 )
 
-// drain is how long running calls can still take after the input has ended: the client can be a pipe that ends after
-// its last request.
+// drain is how long running calls can still take after the input has ended: the client can be a pipe, whose input ends
+// right after the last request.
 const drain = 10 * time.Second
 
 // ServeStdio serves one client, which writes one message a line to in and reads messages from out, until in ends or
@@ -29,15 +29,15 @@ func ServeStdio(ctx context.Context, svc hutch.Service, in io.ReadCloser, out io
 	defer context.AfterFunc(ctx, s.sessions.cancel)() // the SDK waits for calls, and does not stop them
 	err := s.sdk.Run(ctx, newLines(in, out, int(s.opt.MaxBody)))
 	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
-		err = nil // the client or the caller has finished
+		err = nil // no error: the client or the caller has finished
 	}
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	return errors.Join(err, s.close(cleanup))
 }
 
-// lines is a connection with one JSON-RPC message a line. Unlike the SDK's own it survives a malformed line, and a
-// client that closes its input still gets the pending answers.
+// lines is a connection with one JSON-RPC message a line. Unlike the SDK's own connection, it survives a malformed
+// line, and a client that closes its input still gets the pending answers.
 type lines struct {
 	in    io.ReadCloser
 	out   io.WriteCloser
@@ -71,8 +71,8 @@ func (l *lines) Connect(context.Context) (sdk.Connection, error) {
 // SessionID implements sdk.Connection.
 func (l *lines) SessionID() string { return "" }
 
-// scan passes on lines until the input ends. Close cannot interrupt a blocked read on every kind of file, so a
-// goroutine can stay in it.
+// scan passes on lines until the input ends. It runs in a goroutine of its own, which can outlive the connection: on
+// some kinds of file, Close cannot interrupt a blocked read.
 func (l *lines) scan() {
 	sc := bufio.NewScanner(l.in)
 	sc.Buffer(make([]byte, 0, 64<<10), l.limit)
@@ -117,7 +117,7 @@ func (l *lines) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// parse returns the message in a line. To a malformed line it writes an error and returns nil.
+// parse returns the message in a line. For a malformed line it writes an error to the client and returns nil.
 func (l *lines) parse(text []byte) jsonrpc.Message {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil

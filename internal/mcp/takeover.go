@@ -19,7 +19,7 @@ var errTakenOver = errors.New("another connection took the stream over")
 // takeoverTime is how long the old connection can take to end.
 const takeoverTime = 5 * time.Second
 
-// expectTakeover registers a as an answer of a session, and returns its request with a context that a takeover ends.
+// expectTakeover registers a as an answer of a session, and returns the request with a context that ends at a takeover.
 func (a *answer) expectTakeover(r *http.Request, who *caller.Principal) *http.Request {
 	ctx, cancel := context.WithCancel(r.Context())
 	a.session, a.caller, a.hangUp = r.Header.Get(headerSession), callerOf(who), cancel
@@ -33,7 +33,7 @@ func callerOf(who *caller.Principal) string {
 	return who.ID
 }
 
-// noteStream learns from an event which stream the answer is: its id consists of the stream and a number.
+// noteStream reads the answer's stream from the id of an event, which consists of the stream and a number.
 func (a *answer) noteStream(event []byte) {
 	if a.session == "" || a.stream.Load() != nil {
 		return
@@ -50,8 +50,8 @@ func (a *answer) noteStream(event []byte) {
 // streamOf returns the stream in an event's id.
 func streamOf(event string) string { return event[:max(0, strings.LastIndexByte(event, '_'))] }
 
-// takeOver cuts the connection of the stream that a asks for, if it belongs to the same session and caller, and waits
-// for its end.
+// takeOver handles a request to continue a stream: it cuts the stream's old connection, if that belongs to the same
+// session and caller, and waits for its end.
 func (h *Handler) takeOver(a *answer, r *http.Request) {
 	stream := streamOf(r.Header.Get("Last-Event-Id"))
 	if r.Method != http.MethodGet || stream == "" || a.session == "" {

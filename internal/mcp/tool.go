@@ -26,8 +26,8 @@ type reply struct {
 	data any
 }
 
-// add registers a tool. It does not use the SDK's typed AddTool, which validates every result against its schema,
-// hides a wrapped JSON-RPC error in a result, and words errors in arguments for developers.
+// add registers a tool. It does not use the SDK's typed AddTool, which validates every result against its schema, hides
+// a wrapped JSON-RPC error in a result, and reports wrong arguments in words for developers.
 func add[In any](s *server, t *sdk.Tool, run func(context.Context, *call, In) (reply, error)) {
 	schema := t.InputSchema.(*jsonschema.Schema)
 	names := slices.Sorted(maps.Keys(schema.Properties))
@@ -68,7 +68,7 @@ func guarded[In any](ctx context.Context, c *call, in In, run func(context.Conte
 	return run(ctx, c, in)
 }
 
-// decode reads a tool's arguments. Its errors tell the model which argument is wrong and what it should be.
+// decode decodes a tool's arguments. Its errors tell the model which argument is wrong and what it should be.
 func decode[In any](raw json.RawMessage, tool string, names []string) (in In, err error) {
 	if len(raw) == 0 {
 		return in, nil
@@ -110,7 +110,7 @@ func explain(err error, raw json.RawMessage, in any, tool string, names []string
 
 func list(names []string) string { return strings.Join(names, ", ") }
 
-// need refuses a required argument that is missing.
+// need returns an error if a required argument is missing.
 func need(name, value, what string) error {
 	if value != "" {
 		return nil
@@ -122,7 +122,7 @@ func need(name, value, what string) error {
 func schema[T any](edit func(property map[string]*jsonschema.Schema)) *jsonschema.Schema {
 	s, err := jsonschema.For[T](nil)
 	if err != nil {
-		panic(err) // a type of Hutch without a schema is a bug
+		panic(err) // every type has a schema, unless there is a bug
 	}
 	simplify(s)
 	if edit != nil {
@@ -153,7 +153,7 @@ func inputJSON(s *jsonschema.Schema) json.RawMessage {
 	}
 	var all map[string]any
 	if err := json.Unmarshal(b, &all); err != nil {
-		panic(err) // it was just made
+		panic(err) // the schema was just encoded
 	}
 	all["properties"] = map[string]any{}
 	return mustJSON(all)

@@ -14,7 +14,7 @@ import (
 	"hutch/internal/mcp"
 )
 
-// noSecrets is what coding agents need, for the list of tools.
+// noSecrets is a service for coding agents that is only good for listing the tools.
 type noSecrets struct{ *fakeservice.Service }
 
 func (noSecrets) Secrets(context.Context) ([]hutch.Secret, error) { return nil, nil }
@@ -147,7 +147,7 @@ func TestDestroySandbox(t *testing.T) {
 		if !strings.Contains(f.Message, "force") {
 			t.Errorf("message %q", f.Message)
 		}
-		for range 2 { // it is idempotent
+		for range 2 { // twice, because it is idempotent
 			var got map[string]any
 			fill(t, do(t, ss, "destroySandbox", map[string]any{"sandboxId": "a", "force": true}), &got)
 			if got["sandboxId"] != "a" || got["status"] != "destroyed" || got["resourcesReleased"] != true || got["destroyedAt"] == nil {

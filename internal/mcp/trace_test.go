@@ -11,7 +11,7 @@ import (
 	"hutch/internal/fakeservice"
 )
 
-// TestTrace: a call is part of the trace that its _meta names.
+// TestTrace: a call becomes part of the trace in its _meta.
 func TestTrace(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -13,7 +13,7 @@ import (
 	"hutch/internal/mcp"
 )
 
-// A new sandbox has the volumes that exec names; an existing one keeps those that it began with.
+// A new sandbox has the volumes that exec names; an existing sandbox keeps its volumes.
 func TestVolumesOfExec(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {
 		svc := &fakeservice.Service{}

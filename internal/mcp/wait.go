@@ -28,14 +28,14 @@ type waitedProcess struct {
 	ProcessID string              `json:"processId"`
 	Status    hutch.ProcessStatus `json:"status"` // starting, running, exited or failed
 	ExitCode  *int                `json:"exitCode,omitempty"`
-	Met       bool                `json:"met"`              // what was waited for has come
+	Met       bool                `json:"met"`              // the awaited condition was met
 	Output    string              `json:"output"`           // stdout and stderr in order
-	Cursor    int64               `json:"cursor"`           // where to read on
+	Cursor    int64               `json:"cursor"`           // where the next read continues
 	More      bool                `json:"more"`             // there is more to read from cursor on
 	Denied    []string            `json:"denied,omitempty"` // what the network denied since the process started, as rules for the tool network
 }
 
-// lookTime is the default of a wait, short enough for the patience of clients.
+// lookTime is the default length of a wait. It is shorter than the timeouts of clients.
 const lookTime = 10 * time.Second
 
 func (s *server) waitProcess(ctx context.Context, c *call, in waitProcessArgs) (reply, error) {
@@ -75,7 +75,7 @@ func (s *server) waitProcess(ctx context.Context, c *call, in waitProcessArgs) (
 	return reply{out.words(shown), out}, nil
 }
 
-// processNamed returns the id of the process with that name: a running one or, if none runs, the newest.
+// processNamed returns the id of the process with a name: a running process or, if none is running, the newest one.
 func (s *server) processNamed(ctx context.Context, sandbox, name string) (id string, err error) {
 	list, err := s.svc.Processes(ctx, sandbox)
 	if err != nil {
@@ -129,7 +129,7 @@ func briefProcesses(list []hutch.Process) []map[string]any {
 	return all
 }
 
-// prod writes the requested input and sends the signal, before the wait.
+// prod writes the requested input to the process and sends the requested signal, before the wait.
 func (s *server) prod(ctx context.Context, in waitProcessArgs) error {
 	if in.Stdin != "" || in.EndStdin {
 		ctx, cancel := context.WithTimeoutCause(ctx, lookTime, hutch.Errorf(hutch.Timeout,
@@ -170,8 +170,7 @@ type excerpted struct {
 
 var errFull = errors.New("enough")
 
-// newest reads at most maxShown bytes of output: the first ones from the cursor on or, without a cursor, the last
-// ones.
+// newest reads at most maxShown bytes of output: from the cursor on or, without a cursor, the last ones.
 func (s *server) newest(ctx context.Context, in waitProcessArgs) (excerpted, error) {
 	req := hutch.LogsRequest{SandboxID: in.SandboxID, ProcessID: in.ProcessID}
 	if in.Cursor != nil {
@@ -187,7 +186,7 @@ func (s *server) newest(ctx context.Context, in waitProcessArgs) (excerpted, err
 		}
 		e.lost += o.Lost
 		take := min(len(o.Data), maxShown-len(e.data))
-		if o.Redacted { // redacted output has no cursor inside it
+		if o.Redacted { // a cursor cannot point into redacted output
 			take = len(o.Data)
 		}
 		e.data = append(e.data, o.Data[:take]...)
@@ -205,7 +204,7 @@ func (s *server) newest(ctx context.Context, in waitProcessArgs) (excerpted, err
 	return e, err
 }
 
-// words describe the state of the process, and how to continue.
+// words describes the state of the process and how to continue.
 func (p waitedProcess) words(e excerpted) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "process %s is %s", p.ProcessID, p.Status)

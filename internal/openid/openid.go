@@ -1,9 +1,9 @@
 // Package openid signs people in with an OpenID Connect issuer: the authorization code flow, with PKCE, state and
 // nonce.
 //
-// A sign-in is one random value, which the browser that begins it holds in a cookie. State, nonce and the verifier of
-// PKCE are derived from that value with a key of this process, so the server needs no memory for unfinished sign-ins.
-// The address with code and state is useless without the cookie of that browser.
+// A sign-in is one random value, in a cookie of the browser that began it. State, nonce and the verifier of PKCE are
+// derived from that value with a key of this process, so the server stores nothing for unfinished sign-ins. The URL
+// with code and state is useless without that cookie.
 package openid
 
 import (
@@ -50,7 +50,7 @@ type Client struct {
 	key      [32]byte // derives state, nonce and verifier from cookies
 
 	mu       sync.Mutex
-	issuer   *provider // nil until it has been reached
+	issuer   *provider // nil until the issuer has been reached
 	refused  error     // why the issuer was not reached
 	asked    time.Time
 	finished map[string]time.Time // used states
@@ -60,14 +60,14 @@ type Client struct {
 type provider struct {
 	oauth    oauth2.Config
 	verifier *oidc.IDTokenVerifier
-	end      string // where people sign out; "" for nowhere
-	named    bool   // the issuer names itself when it sends a browser back (RFC 9207)
+	end      string // URL where people sign out; "" for none
+	named    bool   // the issuer adds its name when it sends a browser back (RFC 9207)
 }
 
 // Grant is the issuer's answer about a person who has signed in.
 type Grant struct {
 	Subject, Username string
-	// Scope is the granted scope, separated by spaces. Empty when the issuer did not report it.
+	// Scope is the granted scope, separated by spaces. It is empty if the issuer did not report it.
 	Scope       string
 	AccessToken string
 	Expires     time.Time // expiry of the access token
@@ -75,12 +75,12 @@ type Grant struct {
 	refresh, idToken string
 }
 
-// Renewable reports whether the grant can be renewed without the person.
+// Renewable reports whether the grant can be renewed without asking the person.
 func (g *Grant) Renewable() bool { return g.refresh != "" }
 
-// The reasons for which a sign-in fails.
+// Reasons why a sign-in fails.
 const (
-	Refused     = "refused"     // by the person, or the issuer
+	Refused     = "refused"     // refused by the person or the issuer
 	Stale       = "stale"       // not begun in this browser, or too old, or used already
 	Invalid     = "invalid"     // the issuer's answer is not valid
 	Unavailable = "unavailable" // the issuer does not answer
@@ -106,12 +106,12 @@ const (
 	answerTime = 10 * time.Second
 	// between is the shortest time between two tries to reach an issuer that does not answer.
 	between = 5 * time.Second
-	// maxFinished bounds the memory.
+	// maxFinished is the most used states that are remembered, to bound their memory.
 	maxFinished = 10_000
 	maxSubject  = 255 // the limit of OpenID Connect
 )
 
-// New returns a client. The first sign-in reaches the issuer.
+// New returns a client. The issuer is first contacted at the first sign-in.
 func New(opt Options) (*Client, error) {
 	if opt.ClientID == "" {
 		return nil, hutch.Errorf(hutch.Invalid, "signing in with an issuer needs the id of a client there: give --oidc-client-id")
@@ -129,14 +129,14 @@ func New(opt Options) (*Client, error) {
 	rand.Read(c.key[:]) // never fails: it ends the program instead
 	c.http = &http.Client{Timeout: answerTime, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 		if via[0].Method != http.MethodGet || len(via) > 3 {
-			return http.ErrUseLastResponse // a code or a secret is sent only to the address that the issuer named
+			return http.ErrUseLastResponse // do not follow redirects: codes and secrets go only to URLs that the issuer has named
 		}
 		return nil
 	}}
 	return c, nil
 }
 
-// safeURL parses a URL over which codes and tokens travel: over TLS, or on this machine.
+// safeURL parses a URL to which codes and tokens are sent. It must use TLS, or be on this machine.
 func safeURL(flag, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && !(u.Scheme == "http" && isLocal(u.Hostname())) {
@@ -155,13 +155,13 @@ func (c *Client) Name() string { return c.opt.Name }
 // Redirect returns the URL to which the issuer sends browsers back.
 func (c *Client) Redirect() *url.URL { return c.redirect }
 
-// IsHere reports whether the issuer will send a browser back to the host by which it now calls the server.
+// IsHere reports whether the issuer sends browsers back to host, the host by which a browser now calls the server.
 func (c *Client) IsHere(host string) bool {
 	return strings.EqualFold(host, c.redirect.Host) || strings.EqualFold(host, net.JoinHostPort(c.redirect.Hostname(), cmp.Or(c.redirect.Port(), "443")))
 }
 
 // Begin begins a sign-in. It returns the address to send the browser to, and the cookie to set; to is the page that the
-// person gets afterwards.
+// person sees afterwards.
 func (c *Client) Begin(ctx context.Context, to string) (location, cookie string, err error) {
 	at, err := c.reach(ctx)
 	if err != nil {
@@ -174,15 +174,15 @@ func (c *Client) Begin(ctx context.Context, to string) (location, cookie string,
 
 func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// made derives the value for one purpose from the cookie of a sign-in.
+// made derives a value from the cookie of a sign-in; what names the value's purpose.
 func (c *Client) made(what, cookie string) string {
 	mac := hmac.New(sha256.New, c.key[:])
 	mac.Write([]byte(what + " " + cookie))
 	return encode(mac.Sum(nil))
 }
 
-// Finish ends a sign-in, with the browser's cookie and the parameters that the issuer sent it back with. Its error is
-// an *Error.
+// Finish ends a sign-in, given the browser's cookie and the query with which the issuer sent the browser back. Its
+// error is an *Error.
 func (c *Client) Finish(ctx context.Context, cookie string, q url.Values) (g *Grant, to string, err error) {
 	if to, err = c.check(cookie, q); err != nil {
 		return nil, "", err
@@ -211,7 +211,7 @@ func (c *Client) Finish(ctx context.Context, cookie string, q url.Values) (g *Gr
 	return grantOf(t, id), to, nil
 }
 
-// reasonOf returns the reason of an error that the issuer names.
+// reasonOf returns the reason for an error code of the issuer.
 func reasonOf(name string) string {
 	switch name {
 	case "access_denied", "login_required", "interaction_required", "consent_required", "account_selection_required":
@@ -222,8 +222,8 @@ func reasonOf(name string) string {
 	return Invalid
 }
 
-// check checks that a browser returns from a sign-in that it began recently, for the first time. It returns the page
-// that the person requested.
+// check checks that a browser itself began a sign-in, recently, and returns from it for the first time. It returns the
+// page that the person requested.
 func (c *Client) check(cookie string, q url.Values) (to string, err error) {
 	for name, values := range q {
 		if len(values) > 1 {
@@ -253,7 +253,7 @@ func (c *Client) check(cookie string, q url.Values) (to string, err error) {
 	return string(text), nil
 }
 
-// first reports whether a state returns for the first time.
+// first reports whether a state is used for the first time.
 func (c *Client) first(state string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,7 +269,7 @@ func (c *Client) first(state string) bool {
 	return true
 }
 
-// verified returns the ID token of an answer, checked.
+// verified checks the ID token in an answer, and returns it.
 func (at *provider) verified(ctx context.Context, t *oauth2.Token, client string) (*oidc.IDToken, error) {
 	raw, _ := t.Extra("id_token").(string)
 	id, err := at.verifier.Verify(ctx, raw)
@@ -311,7 +311,7 @@ func grantOf(t *oauth2.Token, id *oidc.IDToken) *Grant {
 	return g
 }
 
-// Renew gets a new grant for the same person. Its error is an *Error: when the reason is Unavailable, another try can
+// Renew gets a new grant for the same person. Its error is an *Error. If the reason is Unavailable, another try can
 // succeed.
 func (c *Client) Renew(ctx context.Context, old *Grant) (*Grant, error) {
 	at, err := c.reach(ctx)
@@ -359,8 +359,8 @@ func failedCall(err error) *Error {
 	return &Error{Invalid, err}
 }
 
-// EndURL returns where a browser signs out of the issuer, or "" if the issuer has no such URL. The grant is nil when it
-// is unknown. The person returns to the given path here.
+// EndURL returns the URL at which a browser signs out of the issuer, or "" if the issuer has none. The grant is nil if
+// it is unknown. Afterwards the person returns to the given path on this server.
 func (c *Client) EndURL(g *Grant, path string) string {
 	c.mu.Lock()
 	at := c.issuer
@@ -382,10 +382,10 @@ func (c *Client) EndURL(g *Grant, path string) string {
 	return u.String()
 }
 
-// in adds our HTTP client to a context.
+// in adds c's HTTP client to a context.
 func (c *Client) in(ctx context.Context) context.Context { return oidc.ClientContext(ctx, c.http) }
 
-// reach gets the issuer's description of itself, and keeps it after the first success.
+// reach fetches the issuer's metadata, and keeps it after the first success.
 func (c *Client) reach(ctx context.Context) (*provider, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -395,7 +395,7 @@ func (c *Client) reach(ctx context.Context) (*provider, error) {
 	case time.Since(c.asked) < between:
 		return nil, c.refused
 	}
-	at, err := c.discover(context.WithoutCancel(ctx)) // another browser must not fail because this one has left
+	at, err := c.discover(context.WithoutCancel(ctx)) // so that other browsers that wait do not fail when this one leaves
 	c.asked = time.Now()
 	if err != nil {
 		c.refused = &Error{Unavailable, err}

@@ -13,7 +13,7 @@ import (
 
 const redirect = "http://hutch.localhost:7700/console/oidc/callback"
 
-// newClient returns a client of an issuer, which can be changed before.
+// newClient returns a client of an issuer. change, if not nil, changes the issuer first.
 func newClient(t *testing.T, change func(*issuer.Issuer)) (*Client, *issuer.Issuer) {
 	t.Helper()
 	at := issuer.New(t)
@@ -80,7 +80,7 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// TestForgedReturns sends browsers back with values of other sign-ins than the one that they began.
+// TestForgedReturns sends browsers back with values of sign-ins that they did not begin.
 func TestForgedReturns(t *testing.T) {
 	t.Parallel()
 	c, at := newClient(t, nil)
@@ -163,7 +163,8 @@ func TestForgedReturns(t *testing.T) {
 	}
 }
 
-// TestAnswersOfTheIssuer: an ID token counts only if the issuer signed it, for this client, for this sign-in, and now.
+// TestAnswersOfTheIssuer: an ID token is accepted only if the issuer signed it for this client and this sign-in, and if
+// it is valid now.
 func TestAnswersOfTheIssuer(t *testing.T) {
 	t.Parallel()
 	claim := func(name string, value any) func(*issuer.Issuer) {

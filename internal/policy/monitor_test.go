@@ -11,7 +11,7 @@ import (
 	"hutch/internal/policy"
 )
 
-// readings records on whose behalf it is read.
+// readings records for which owner it is called.
 type readings struct {
 	owner caller.Owner
 	named bool

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/policy"
 )
 
-// A caller who can run code cannot allow more of the network than the server does.
+// A caller that can run code cannot give a sandbox more network access than the server's setting allows.
 func TestNetworkCeiling(t *testing.T) {
 	t.Parallel()
 	ceiling := hutch.Network{Mode: hutch.NetworkAllowList, Allow: hutch.Rules("*.example.com", "10.0.0.0/8:5432"), Limits: hutch.NetworkLimits{Connections: 10}}
@@ -55,7 +55,7 @@ func TestNetworkCeiling(t *testing.T) {
 	}
 }
 
-// A secret brokered for a host makes the host reachable, so the same ceiling holds for it.
+// A secret brokered for a host makes the host reachable, so the same ceiling applies.
 func TestBrokeringCeiling(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nowhere{}, policy.Options{Network: hutch.Network{Allow: hutch.Rules("api.example.com")}})
@@ -66,7 +66,7 @@ func TestBrokeringCeiling(t *testing.T) {
 		hosts []string
 		want  error
 	}{
-		{agent, []string{"api.example.com"}, hutch.Unsupported}, // from the vault, which stores nothing in this test
+		{agent, []string{"api.example.com"}, hutch.Unsupported}, // from the vault, which stores no secrets in this test
 		{admin, []string{"evil.example.net:8443"}, hutch.Unsupported},
 		{agent, []string{"evil.example.net"}, hutch.Denied},
 		{agent, []string{"api.example.com", "api.example.com:8443"}, hutch.Denied},

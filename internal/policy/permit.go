@@ -35,13 +35,13 @@ func (p *Policy) permit(ctx context.Context, c verb.Call) error {
 	return nil
 }
 
-// mayReach refuses a network that the caller cannot ask for.
+// mayReach refuses a network that is above the caller's ceiling.
 func (p *Policy) mayReach(ctx context.Context, n hutch.Network) error {
 	return ceiling.Ask(caller.From(ctx).Principal, n, p.opt.Network)
 }
 
 // mayBroker refuses to broker a secret for hosts that the caller's sandboxes cannot reach, because a sandbox that
-// asks for the secret reaches its hosts.
+// requests the secret can reach those hosts.
 func (p *Policy) mayBroker(ctx context.Context, name string, b *hutch.Brokering) error {
 	if b == nil {
 		return nil
@@ -61,8 +61,8 @@ func (p *Policy) mayBroker(ctx context.Context, name string, b *hutch.Brokering)
 	return p.mayReach(ctx, n)
 }
 
-// mayShare refuses to share a thing with all owners unless the caller is an administrator: a snapshot holds everything
-// that was in memory, and others would run the programs of an image.
+// mayShare refuses to share something with all owners unless the caller is an administrator. A snapshot contains
+// everything that was in memory, and other owners would run the programs of a shared image.
 func mayShare(ctx context.Context, what string, shared bool) error {
 	if shared && !caller.From(ctx).Principal.Has(hutch.ScopeAdmin) {
 		return hutch.Errorf(hutch.Denied, "to share %s with all needs the scope admin: leave shared out, or ask an administrator", what)

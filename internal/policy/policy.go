@@ -2,8 +2,8 @@
 // forgotten.
 //
 // Every call is reported to an observer, needs a principal in its context with one of the verb's scopes, and is
-// counted. It is made as the owner of its sandbox: the caller or, if the caller has no sandbox with that id and another
-// owner has granted access, that other owner. No answer of this package reveals whether another owner has a sandbox:
+// counted. It is made on behalf of the owner of its sandbox. That is the caller or, if the caller has no sandbox with
+// that id, another owner who has granted access. No answer of this package reveals whether another owner has a sandbox:
 // for a sandbox that the owner does not have, the wrapped service itself answers.
 package policy
 
@@ -38,7 +38,7 @@ type Options struct {
 	// Accounts reports usage, and Audit reads the audit log.
 	Accounts hutch.Accounts
 	Audit    audit.Reader
-	// Owners lists and deletes what owners have.
+	// Owners lists and deletes the data of owners.
 	Owners hutch.Owners
 	// Nodes are the machines of the server.
 	Nodes hutch.Nodes
@@ -52,11 +52,11 @@ type Options struct {
 	Examiner hutch.Examiner
 	// Questions asks a model for programs, and runs them.
 	Questions hutch.Questions
-	// Network is the most that callers without the scope admin can allow their sandboxes.
+	// Network is the widest network that callers without the scope admin can give their sandboxes.
 	Network hutch.Network
-	// Operations counts calls about sandboxes; nil does not count.
+	// Operations counts calls about sandboxes; nil counts nothing.
 	Operations *quota.Meter
-	// Timelines show what happened in sandboxes. Record writes each call that policy allows to them; nil for none.
+	// Timelines show what happened in sandboxes. Record writes each allowed call to the timelines; nil for none.
 	Timelines hutch.Timelines
 	Record    wrap.Hook
 	// Histories show what sandboxes used over time.
@@ -134,7 +134,7 @@ func New(ctx context.Context, next hutch.Service, opt Options) (*Policy, error) 
 // maxTarget bounds the recorded target of a call, in bytes.
 const maxTarget = 200
 
-// around makes one call of a verb, if the caller can make it.
+// around makes one call of a verb if the caller is allowed to.
 func (p *Policy) around(ctx context.Context, c verb.Call, result any, run func(context.Context) error) (err error) {
 	who := caller.From(ctx).Principal
 	ctx, end, err := p.opt.Observer.Begin(ctx, p.operation(ctx, who, c))
@@ -151,7 +151,7 @@ func (p *Policy) around(ctx context.Context, c verb.Call, result any, run func(c
 	if err = p.permit(ctx, c); err != nil {
 		return err
 	}
-	err = errPanicked // what the observer gets if run does not return
+	err = errPanicked // the error for the observer if run panics
 	if p.opt.Record != nil {
 		err = p.opt.Record(ctx, c, result, run)
 	} else {

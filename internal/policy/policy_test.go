@@ -93,7 +93,7 @@ func (o *observer) take() []string {
 	return seen
 }
 
-// world is a policy with its tokens.
+// world is a policy under test, with its tokens.
 type world struct {
 	*policy.Policy
 	tokens *auth.Registry
@@ -269,7 +269,7 @@ func TestEveryVerbIsDenied(t *testing.T) {
 	}
 }
 
-// If the observer refuses a call, the call is not made: every call must be on record.
+// If the observer refuses a call, the call is not made, because every call must be recorded.
 func TestEveryVerbHeedsTheObserver(t *testing.T) {
 	w := newWorld(t, nowhere{}, policy.Options{Observer: full{}})
 	for _, m := range slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing](), verbs[hutch.Tokens](), verbs[hutch.Secrets](), verbs[hutch.Backups](), verbs[hutch.Images](), verbs[hutch.Volumes](), verbs[hutch.Owners](), verbs[hutch.Nodes](), verbs[hutch.Timelines](), verbs[hutch.Histories](), verbs[hutch.Questions](), verbs[hutch.SSH]()) {
@@ -357,7 +357,7 @@ func TestOperationsAreCounted(t *testing.T) {
 	}
 }
 
-// The observer also learns the caller and the minted id of a call that succeeds.
+// For a successful call, the observer also gets the caller and the new sandbox's id.
 func TestObserved(t *testing.T) {
 	w := newWorld(t, fakeengine.Start(t), policy.Options{})
 	ctx := w.as(t, hutch.TokenRequest{Name: "ada"})

@@ -97,7 +97,8 @@ func (p *Policy) DeleteOwner(ctx context.Context, owner string) (hutch.Owned, er
 	})
 }
 
-// Ask implements hutch.Questions. Its calls in a sandbox are part of this call: it is recorded and counted once.
+// Ask implements hutch.Questions. Its calls in a sandbox are part of this call, so a question is recorded and counted
+// once.
 func (p *Policy) Ask(ctx context.Context, q hutch.Question, out func(hutch.AnswerEvent) error) (hutch.Answer, error) {
 	return wrap.Around(ctx, p.around, verb.Call{Verb: "Ask", Sandbox: q.SandboxID(), Target: q.Question, Request: q}, func(ctx context.Context) (hutch.Answer, error) {
 		return p.opt.Questions.Ask(ctx, q, out)

@@ -29,12 +29,13 @@ type grants struct {
 	count   int
 }
 
-// grant is a hutch.Grant on one particular sandbox: a later sandbox with the same id was not shared.
+// grant is a hutch.Grant on one particular sandbox: it does not apply to a later sandbox with the same id.
 type grant struct {
 	hutch.Grant
 	Made time.Time `json:"made"` // when the sandbox was created
 
-	// life ends when the grant is withdrawn or allows less than before: everything that began with the grant ends then.
+	// life ends when the grant is withdrawn or allows less than before: everything that was opened with the grant then
+	// ends too.
 	life context.Context
 	end  context.CancelCauseFunc
 }
@@ -50,7 +51,7 @@ func openGrants(ctx context.Context, collection *store.Collection) (l *grants, e
 	return l, err
 }
 
-// apply stores the grant of a document in memory, or removes it if there is no document.
+// apply stores the grant in a document in memory. If doc is nil, it removes the grant.
 func (l *grants) apply(key string, doc []byte) error {
 	var g grant
 	if doc != nil {
@@ -159,8 +160,8 @@ func (l *grants) remove(ctx context.Context, g grant) error {
 	})
 }
 
-// owner returns the owner on whose behalf a call is made. For a shared sandbox, that is its owner, and life is done when
-// the grant ends. Otherwise it is the caller, and life is nil.
+// owner returns the owner on whose behalf a call is made. For a shared sandbox this is the sandbox's owner, and life is
+// done when the grant ends. Otherwise it is the caller, and life is nil.
 func (p *Policy) owner(ctx context.Context, who *caller.Principal, c verb.Call, v verb.Verb) (_ caller.Owner, life context.Context, err error) {
 	me := who.Self()
 	g, ok := p.grants.find(who.ID, c.Sandbox)
@@ -179,7 +180,7 @@ func (p *Policy) owner(ctx context.Context, who *caller.Principal, c verb.Call, 
 	case v.Access == hutch.WriteAccess && g.Access != hutch.WriteAccess:
 		return me, nil, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you to read only: ask its owner to share it with write access", c.Sandbox)
 	}
-	if c.Secrets { // a call that is given secrets can read them
+	if c.Secrets { // a call can read the secrets that it is given
 		return me, nil, hutch.Errorf(hutch.Denied, "the sandbox %q is shared with you, and its owner's secrets are not: leave out secrets, or use a sandbox of your own", c.Sandbox).Naming(hutch.AboutField, "secrets")
 	}
 	return caller.Owner{ID: g.Owner}, g.life, nil
@@ -191,7 +192,7 @@ func (p *Policy) Granted(token, owner, sandbox string) (life context.Context, ok
 	return g.life, ok && g.Owner == owner
 }
 
-// bind ends the result of a call together with a grant, if the result outlives the call, as a connection does.
+// bind makes the result of a call end with a grant, if the result is a connection, which outlives the call.
 func bind(life context.Context, result any) {
 	if conn, ok := result.(*net.Conn); ok && *conn != nil && life != nil {
 		inner := *conn
@@ -218,7 +219,7 @@ func (c grantedConn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// record returns the record of an owner's sandbox, without asking the sandbox itself for anything.
+// record returns the record of an owner's sandbox, without a call to the sandbox itself.
 func (p *Policy) record(ctx context.Context, owner caller.Owner, id string) (hutch.Sandbox, error) {
 	list, err := p.next.Sandboxes(caller.WithOwner(ctx, owner), hutch.Filter{ID: id, Brief: true})
 	if err == nil && len(list) == 0 {
@@ -230,7 +231,7 @@ func (p *Policy) record(ctx context.Context, owner caller.Owner, id string) (hut
 	return list[0], nil
 }
 
-// shared returns the record of a grant's sandbox, if it is still the one that was shared.
+// shared returns the record of a grant's sandbox, if that is still the same sandbox as when it was shared.
 func (p *Policy) shared(ctx context.Context, g grant) (hutch.Sandbox, error) {
 	sb, err := p.record(ctx, caller.Owner{ID: g.Owner}, g.SandboxID)
 	if err == nil && !sb.CreatedAt.Equal(g.Made) {
@@ -286,7 +287,7 @@ func (p *Policy) Share(ctx context.Context, sandbox, token string, access hutch.
 	})
 }
 
-// grantee returns the token to share with, which must be live and another owner's.
+// grantee returns the token to share with. It must be live and belong to another owner.
 func (p *Policy) grantee(ctx context.Context, token string) (hutch.Token, error) {
 	if p.opt.Tokens == nil {
 		return hutch.Token{}, hutch.Errorf(hutch.Unsupported, "this server has no tokens to share with")

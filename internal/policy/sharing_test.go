@@ -29,7 +29,7 @@ func TestSharing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// exec returns the owner of the sandbox in which bob runs something.
+	// exec runs a command as bob, and returns the owner of the sandbox where it ran.
 	exec := func() (string, error) {
 		res, err := w.Exec(bob, "box", hutch.ExecRequest{Command: "printf %s $WHOSE"}, nil)
 		return string(res.Stdout), err
@@ -53,7 +53,7 @@ func TestSharing(t *testing.T) {
 
 	_, err := exec()
 	want(hutch.NotFound, err)
-	want(hutch.NotFound, share(bob, "ada", hutch.ReadAccess)) // he has none
+	want(hutch.NotFound, share(bob, "ada", hutch.ReadAccess)) // bob has no sandbox
 	want(hutch.NotFound, share(ada, "nobody", hutch.ReadAccess))
 	want(hutch.Invalid, share(ada, "ada", hutch.ReadAccess))
 	want(hutch.Invalid, share(ada, "bob", "all"))
@@ -90,7 +90,7 @@ func TestSharing(t *testing.T) {
 		t.Errorf("%+v", grants)
 	}
 
-	// The caller's own sandbox comes first, also in lists.
+	// The caller's own sandbox has priority, and comes first in lists.
 	_, err = w.Create(bob, ofOwner(bob))
 	must(err)
 	owner, err = exec()
@@ -112,7 +112,7 @@ func TestSharing(t *testing.T) {
 	want(hutch.NotFound, err)
 }
 
-// A new sandbox of the same id is not shared.
+// A new sandbox with the id of a destroyed shared one is not shared.
 func TestGrantEndsWithTheSandbox(t *testing.T) {
 	w := newWorld(t, fakeengine.Start(t), policy.Options{})
 	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})
@@ -131,7 +131,7 @@ func TestGrantEndsWithTheSandbox(t *testing.T) {
 	}
 }
 
-// A grant adds no scopes.
+// A grant does not add scopes to a token.
 func TestGrantStaysWithinScopes(t *testing.T) {
 	w := newWorld(t, fakeengine.Start(t), policy.Options{})
 	ada := w.as(t, hutch.TokenRequest{Name: "ada"})
@@ -145,12 +145,12 @@ func TestGrantStaysWithinScopes(t *testing.T) {
 	}
 }
 
-// Every verb answers for another owner's sandbox as for one that never existed.
+// Every verb gives the same answer for another owner's sandbox as for a sandbox that never existed.
 func TestAnothersIsAsIfItNeverWas(t *testing.T) {
 	w := newWorld(t, fakeengine.Start(t), policy.Options{})
 	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})
 	all := slices.Concat(verbs[hutch.Service](), verbs[hutch.Sharing]())
-	// These cannot name another owner's sandbox. test/tenants tests templates.
+	// These verbs cannot name another owner's sandbox. test/tenants tests templates.
 	own := []string{"Create", "CreateTemplate", "Sandboxes"}
 	all = slices.DeleteFunc(all, func(m reflect.Method) bool { return slices.Contains(own, m.Name) })
 	before := map[string]error{}
@@ -172,7 +172,7 @@ func sameWords(a, b error) bool {
 	return a.Error() == b.Error() && hutch.KindOf(a) == hutch.KindOf(b)
 }
 
-// looking counts the calls that ask a sandbox for more than its record.
+// looking counts the calls that need more of a sandbox than its record.
 type looking struct {
 	hutch.Service
 	looks int
@@ -190,7 +190,8 @@ func (l *looking) Sandboxes(ctx context.Context, f hutch.Filter) ([]hutch.Sandbo
 	return l.Service.Sandboxes(ctx, f)
 }
 
-// Finding a sandbox's owner reads only its record: a caller with a grant never waits for two agents.
+// Finding a sandbox's owner reads only the record and does not call the agent in the sandbox. So a caller with a grant
+// does not wait for an agent twice.
 func TestGrantsAskNoAgent(t *testing.T) {
 	l := &looking{Service: fakeengine.Start(t)}
 	w := newWorld(t, l, policy.Options{})
@@ -210,7 +211,8 @@ func TestGrantsAskNoAgent(t *testing.T) {
 	}
 }
 
-// What a grant allowed ends with the grant: streams, calls and connections. A grant that allows as much as before ends nothing.
+// Streams, calls and connections that a grant allowed end with the grant. If a grant is replaced by one that allows as
+// much, they continue.
 func TestOpenCallsEndWithTheGrant(t *testing.T) {
 	w := newWorld(t, fakeengine.Start(t), policy.Options{})
 	ada, bob := w.as(t, hutch.TokenRequest{Name: "ada"}), w.as(t, hutch.TokenRequest{Name: "bob"})

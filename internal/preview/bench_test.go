@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// BenchmarkPage asks for a small page without a preview, and by one.
+// BenchmarkPage requests a small page directly, and through a preview.
 func BenchmarkPage(b *testing.B) {
 	page := make([]byte, 1000)
 	bed := open(b, func(w http.ResponseWriter, r *http.Request) { w.Write(page) }, nil)

@@ -12,8 +12,8 @@ const (
 	long        = 1 << 20 // an answer of at least this length gets a large buffer
 )
 
-// buffers are reused for copying answers. A long answer is copied in large pieces, because waking its program, this one
-// and its reader costs the same for a small piece.
+// buffers are reused for copying answers. A long answer is copied in large pieces, because each piece wakes the
+// program, this process and the reader, and that costs as much for a small piece.
 type buffers struct {
 	some, large sync.Pool // of *[]byte
 	inUse       atomic.Int32

@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// isCall reports whether a request is a gRPC call. Only such requests go to the server by HTTP/2, because their
-// content type implies that the server speaks it: no setting is needed.
+// isCall reports whether a request is a gRPC call. Only such requests go to the server by HTTP/2. No setting is needed,
+// because their content type implies that the server speaks HTTP/2.
 func isCall(r *http.Request) bool {
 	rest, ok := strings.CutPrefix(r.Header.Get("Content-Type"), "application/grpc")
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';') && r.ProtoMajor == 2 && r.Method == http.MethodPost
 }
 
 const (
-	// maxCalls bounds the concurrent calls through one preview. Each can hold callWindow bytes that were not read
+	// maxCalls bounds the concurrent calls through one preview. Each call can have callWindow bytes that were not read
 	// yet.
 	maxCalls   = 512
 	callWindow = 128 << 10
 )
 
-// callTransport uses HTTP/2 with servers inside. It waits for an answer as long as the caller does: a stream can begin
-// and be silent for an hour, and the caller sets the deadline. If data that it sends is not read in time, it ends the
-// connection, because abandoned calls could not be ended otherwise.
+// callTransport speaks HTTP/2 with servers in sandboxes. It waits for an answer as long as the caller does: a stream
+// can be silent for an hour, and the caller sets the deadline. If a server does not read the data of calls in time, the
+// connection is ended, because abandoned calls could not be ended otherwise.
 type callTransport struct{ *http.Transport }
 
 func newCallTransport(like *http.Transport) callTransport {
@@ -42,7 +42,7 @@ func newCallTransport(like *http.Transport) callTransport {
 }
 
 // RoundTrip implements http.RoundTripper. If the answer has ended or was abandoned while net/http still waits for
-// request data, it ends the call only if both bodies are closed.
+// request data, net/http ends the call only when both bodies are closed.
 func (t callTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		r.Body = &callBody{ReadCloser: visitOf(r).body}
@@ -56,7 +56,7 @@ func (t callTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// callBody can be closed during a Read, which HTTP/2 allows, and is closed once.
+// callBody is a request body that can be closed during a Read, as HTTP/2 allows, and is closed only once.
 type callBody struct {
 	io.ReadCloser
 	once sync.Once
@@ -67,7 +67,7 @@ func (b *callBody) Close() error {
 	return nil
 }
 
-// leavable is an answer whose Close also closes the request.
+// leavable is the body of an answer whose Close also closes the request's body.
 type leavable struct {
 	io.ReadCloser
 	stop func() bool
@@ -78,7 +78,7 @@ func (l leavable) Close() error {
 	return l.ReadCloser.Close()
 }
 
-// call forwards a gRPC call: bytes both ways, without limits on size and time.
+// call forwards a gRPC call in both directions, without limits on size and time.
 func (h *Handler) call(w http.ResponseWriter, r *http.Request) {
 	v := visitOf(r)
 	if !h.calls.begin(v.label) {
@@ -97,7 +97,7 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request) {
 	proxy.ServeHTTP(w, r)
 }
 
-// brokeOff ends a call whose answer had begun. It tells the caller by trailers; httputil would only reset the stream.
+// brokeOff ends a call whose answer had begun. It reports the reason in trailers; httputil would only reset the stream.
 func (h *Handler) brokeOff(w http.ResponseWriter, r *http.Request) {
 	switch p := recover(); {
 	case p == nil:
@@ -108,8 +108,8 @@ func (h *Handler) brokeOff(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// deadlineOf returns when a caller stops waiting. The caller and the server keep to it themselves; the side that
-// breaks off reports why.
+// deadlineOf returns when a caller stops waiting. The caller and the server observe it themselves; the side that breaks
+// off reports why.
 func deadlineOf(r *http.Request) time.Time {
 	text := r.Header.Get("Grpc-Timeout")
 	n, err := strconv.ParseInt(strings.TrimRight(text, "HMSmun"), 10, 64)
@@ -153,7 +153,7 @@ func (c *calls) end(label string) {
 	}
 }
 
-// callStatus maps HTTP statuses to gRPC's.
+// callStatus maps HTTP statuses to gRPC statuses.
 var callStatus = map[int]int{
 	http.StatusUnauthorized:          16, // UNAUTHENTICATED
 	http.StatusForbidden:             7,  // PERMISSION_DENIED
@@ -182,7 +182,7 @@ func endCall(header http.Header, prefix string, n notice) {
 	header.Set(prefix+"Grpc-Message", callText(n.Title+". "+n.Text))
 }
 
-// callText encodes a text as gRPC messages are encoded.
+// callText encodes a text as gRPC encodes the message of a status.
 func callText(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {

@@ -54,7 +54,7 @@ func (b *bed) begin(ctx context.Context, transport *http.Transport, label string
 	return transport.RoundTrip(req)
 }
 
-// Other requests than gRPC calls go in by HTTP/1.1, however they arrived.
+// Requests that are not gRPC calls reach the server by HTTP/1.1, however they arrived.
 func TestWhatIsACall(t *testing.T) {
 	b := openCalls(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Proto) })
 	for typ, want := range map[string]string{
@@ -76,7 +76,7 @@ func TestWhatIsACall(t *testing.T) {
 	}
 }
 
-// A caller can leave at the moment when the answer begins. The race detector looks at it.
+// A caller can leave at the moment when the answer begins. The race detector checks this.
 func TestCallLeftAsItsAnswerBegins(t *testing.T) {
 	b := openCalls(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusOK) })
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return net.Dial("tcp", b.addr) }
@@ -148,7 +148,7 @@ func TestCallsAreBounded(t *testing.T) {
 	b.untilNoCalls(t)
 }
 
-// untilNoCalls waits until no call is under way.
+// untilNoCalls waits until no call is in progress.
 func (b *bed) untilNoCalls(t *testing.T) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -168,7 +168,7 @@ func (b *bed) untilNoCalls(t *testing.T) {
 	}
 }
 
-// If one side does not read, the other side waits, and our memory does not grow.
+// If one side does not read, the other side waits, and the memory of this process does not grow.
 func TestCallsAreHeldBack(t *testing.T) {
 	const most = 8 << 20
 	sent := make(chan int, 1)
@@ -211,7 +211,7 @@ func TestCallsAreHeldBack(t *testing.T) {
 	})
 }
 
-// A server can end a call whose caller has more to send.
+// A server can end a call before its caller has sent everything.
 func TestCallsEndEarly(t *testing.T) {
 	b := openCalls(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "Grpc-Status")
@@ -261,7 +261,7 @@ type peer struct {
 	enc  *hpack.Encoder
 }
 
-// fields are headers as they are sent.
+// fields returns headers in encoded form.
 func (p *peer) fields(pairs ...string) []byte {
 	p.head.Reset()
 	for i := 0; i < len(pairs); i += 2 {
@@ -314,7 +314,7 @@ func TestHostileCallees(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		serve func(p *peer, stream uint32)
-		waits bool // for the caller
+		waits bool // the call ends only when its caller ends it
 	}{
 		"says nothing":            {func(p *peer, _ uint32) { io.Copy(io.Discard, p.conn) }, true},
 		"closes":                  {func(*peer, uint32) {}, false},
@@ -357,7 +357,7 @@ func TestHostileCallees(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			pr, pw := io.Pipe() // a stream of the caller's that stays open
+			pr, pw := io.Pipe() // a stream from the caller that stays open
 			defer pw.Close()
 			resp, err := b.begin(ctx, grpcClient(t), public, pr)
 			if err == nil {

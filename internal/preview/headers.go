@@ -23,8 +23,8 @@ const (
 // ourCookies are cookies of this server, which no program in a sandbox sees or sets.
 var ourCookies = []string{cookieName, credential.SessionCookie, credential.HostSessionCookie}
 
-// rewrite addresses a request to the server inside. It keeps the client's host, so that redirects and links lead back
-// here, unless the preview has a separate host.
+// rewrite addresses a request to the server in the sandbox. It keeps the host that the client used, so that redirects
+// and links lead back here, unless the preview sets a host for the server.
 func (h *Handler) rewrite(pr *httputil.ProxyRequest) {
 	v := visitOf(pr.In)
 	u := pr.Out.URL
@@ -48,7 +48,8 @@ func (v *visit) scheme() string {
 	return scheme
 }
 
-// hide removes the daemon's credentials from a request. It returns false if the client has sent too many other tokens.
+// hide removes the daemon's credentials from a request. It returns false if the client has sent too many tokens that
+// are not of this server.
 func (h *Handler) hide(r *http.Request) bool {
 	r.Header.Del(tokenHeader)
 	over, addr := false, h.client(r)
@@ -69,7 +70,7 @@ func (h *Handler) hide(r *http.Request) bool {
 		return false
 	}
 	if visitOf(r).prefix != "" {
-		r.Header.Del("Cookie") // they belong to the daemon's host
+		r.Header.Del("Cookie") // the cookies belong to the daemon's host
 		return true
 	}
 	if lines := r.Header["Cookie"]; len(lines) > 0 {
@@ -84,13 +85,13 @@ func (h *Handler) hide(r *http.Request) bool {
 	return true
 }
 
-// isGuessable reports whether a token is so short, in one of its forms, that it can be a guess.
+// isGuessable reports whether a token, in one of its forms, is so short that it can be a guess.
 func isGuessable(token string) bool {
 	plain, ok := credential.Decoded(token)
 	return len(token) < unguessable || ok && len(plain) < unguessable
 }
 
-// known reports whether a token is one of this server, in either of its forms.
+// known reports whether a token, in either of its forms, is one of this server.
 func (h *Handler) known(ctx context.Context, token string) bool {
 	plain, ok := credential.Decoded(token)
 	return h.opt.Known(ctx, token) || ok && h.opt.Known(ctx, plain)
@@ -122,7 +123,7 @@ func bearer(value string) string {
 // daemon's.
 var hostWideHeaders = []string{"Clear-Site-Data", "Alt-Svc", "Public-Key-Pins", "Strict-Transport-Security", "Nel", "Report-To"}
 
-// restrictEffects removes effects beyond its host from an answer, and records its length.
+// restrictEffects removes from an answer the headers with effects beyond its own host, and records the answer's length.
 func (h *Handler) restrictEffects(resp *http.Response) error {
 	v, header := visitOf(resp.Request), resp.Header
 	v.length = resp.ContentLength
@@ -161,7 +162,7 @@ func ownCookies(lines []string) []string {
 	return own
 }
 
-// In the path form, answers come from the daemon's own host.
+// What follows is for the path form, in which answers come from the daemon's own host.
 
 // UniqueOrigin makes a browser give a page a unique origin: without cookies, storage, service workers, or access to the
 // daemon's pages.
@@ -170,7 +171,7 @@ const UniqueOrigin = "sandbox allow-scripts allow-forms allow-modals allow-popup
 func isolate(header http.Header, r *http.Request) {
 	header.Set("Content-Security-Policy", UniqueOrigin)
 	header.Set("X-Content-Type-Options", "nosniff")
-	if r.Header.Get("Origin") == "null" { // the Origin of requests from such a page
+	if r.Header.Get("Origin") == "null" { // the Origin of requests from a page with a unique origin
 		header.Set("Access-Control-Allow-Origin", "null")
 	}
 }
@@ -191,7 +192,7 @@ func tamePath(v *visit, resp *http.Response) {
 	header.Set("Referrer-Policy", "no-referrer") // the path is a secret
 }
 
-// answerPreflight allows such a page to make any request to its own server.
+// answerPreflight allows a page with a unique origin to make any request to its own server.
 func answerPreflight(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodOptions || r.Header.Get("Origin") != "null" || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false

@@ -81,7 +81,7 @@ func TestHostsThatAreNone(t *testing.T) {
 	}
 }
 
-// TestSlowLoris holds connections open with heads that never end.
+// TestSlowLoris holds connections open with request headers that never end.
 func TestSlowLoris(t *testing.T) {
 	b := open(t, dump, nil)
 	c, err := net.Dial("tcp", b.Listener.Addr().String())
@@ -98,7 +98,7 @@ func TestSlowLoris(t *testing.T) {
 	}
 }
 
-// inside serves raw bytes.
+// inside starts a server in the sandbox that answers with raw bytes.
 func inside(t *testing.T, serve func(net.Conn)) string {
 	return served(t, func(c net.Conn) {
 		http.ReadRequest(bufio.NewReader(c))
@@ -106,7 +106,7 @@ func inside(t *testing.T, serve func(net.Conn)) string {
 	})
 }
 
-// served is an address whose connections are each served, and end then.
+// served returns an address at which serve handles each connection, which is then closed.
 func served(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -159,7 +159,7 @@ func TestServersThatMisbehave(t *testing.T) {
 	}
 }
 
-// A flooding server is slowed down by a client that does not read, and ends when the client leaves.
+// A client that does not read slows a flooding server down, and the server's connection ends when the client leaves.
 func TestFloodIsHeldBack(t *testing.T) {
 	sent := make(chan int, 1)
 	b := open(t, nil, nil)

@@ -85,7 +85,7 @@ func TestHTTPSWebSocket(t *testing.T) {
 	}
 }
 
-// A server that speaks the other protocol gets no request that it could answer.
+// If a server speaks HTTP on a port that is exposed for HTTPS, the error says so.
 func TestHTTPSMismatch(t *testing.T) {
 	t.Parallel()
 	b := open(t, dump, nil)

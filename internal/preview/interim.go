@@ -6,10 +6,9 @@ import (
 	"net/http/httptrace"
 )
 
-// finalOnly is a transport whose interim answers, such as 103 Early Hints, are
-// dropped. net/http's proxy passes them on by a trace, from the goroutine that reads
-// the connection to the sandbox; and it clears the header while the server's HTTP/2
-// can still be writing it. A program that sends many would end the daemon.
+// finalOnly is a transport whose interim answers, such as 103 Early Hints, are dropped. net/http's proxy passes them on
+// with a trace, in the goroutine that reads the connection to the sandbox. It then clears the header while the HTTP/2
+// server may still be writing it. So a program that sends many interim answers would crash the daemon.
 type finalOnly struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

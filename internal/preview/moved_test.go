@@ -11,15 +11,15 @@ import (
 	"hutch"
 )
 
-// moves are sandboxes of which one moves to another machine, or changes, while a visitor connects to it.
+// moves is a Sandboxes with one sandbox that moves to another machine, or changes, while a visitor connects to it.
 type moves struct {
 	Sandboxes
 	mu     sync.Mutex
 	here   hutch.Preview
-	end    context.CancelFunc // ends here
-	next   *hutch.Preview     // where the port is after that; nil for nowhere
-	always bool               // it moves again each time
-	lost   error              // why it cannot be found after that
+	end    context.CancelFunc // ends the port on the first machine
+	next   *hutch.Preview     // the port after the move; nil for none
+	always bool               // the sandbox moves again at each connection
+	lost   error              // why the port cannot be found after that
 }
 
 func (m *moves) Preview(label string) (hutch.Preview, error) {
@@ -42,7 +42,7 @@ func (m *moves) DialPort(ctx context.Context, sandbox string, port int) (net.Con
 	return nil, context.Cause(ctx)
 }
 
-// move moves the sandbox, unless it has moved.
+// move moves the sandbox, unless it has moved already.
 func (m *moves) move() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,7 +61,7 @@ func (m *moves) move() bool {
 	return true
 }
 
-// A visitor whose sandbox moves while it wakes gets the page from where it is then.
+// If a sandbox moves while it wakes for a visitor, the visitor gets the page from its new machine.
 func TestSandboxThatMoves(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {

@@ -13,14 +13,14 @@ import (
 	"hutch/internal/problem"
 )
 
-// notice replaces a preview that cannot be shown: as a page for people, as problem details for programs.
+// notice is the answer when a preview cannot be shown: a page for people, problem details for programs.
 type notice struct {
 	status int
 	kind   hutch.Kind
 	Title  string
 	Text   string
-	Retry  int    // seconds after which to try again; the page itself does
-	Login  string // URL of the login page; empty if there is none
+	Retry  int    // seconds until the next try, which the page makes by itself
+	Login  string // URL of the login page; empty for none
 }
 
 var (
@@ -38,14 +38,14 @@ var (
 	noTLS  = notice{status: http.StatusBadGateway, kind: hutch.Unavailable, Title: "The server on port %d does not speak HTTPS", Text: "The port was exposed with the protocol https, and the server in the sandbox %s answers without TLS. If it speaks HTTP, expose the port with --https=false (\"protocol\": \"http\")."}
 )
 
-// about fills in what a notice is about.
+// about fills the port of a visit into a notice.
 func (n notice) about(v *visit) notice {
 	n.Title = fmt.Sprintf(n.Title, v.Port.Port)
 	n.Text = fmt.Sprintf(n.Text, v.SandboxID)
 	return n
 }
 
-// errorNotice returns the notice for one of our errors; nil is a request that no preview answers.
+// errorNotice returns the notice for an error; nil means that there is no such preview.
 func errorNotice(err error) notice {
 	if err == nil {
 		return unknown
@@ -112,7 +112,7 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, n notice) {
 	noticePage.Execute(w, n)
 }
 
-// ours sets the headers of one of our own pages, which run no scripts.
+// ours sets the headers for a page of this package, which has no scripts.
 func ours(header http.Header) {
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	header.Set("Cache-Control", "no-store")

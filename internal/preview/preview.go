@@ -1,13 +1,13 @@
 // Package preview shows servers in sandboxes to browsers. Each exposed port has its own host name, LABEL.DOMAIN (see
-// hutch.Port), so a browser treats it as a separate origin, which shares nothing with the daemon's or with another
-// preview's.
+// hutch.Port), so a browser treats it as a separate origin, which shares nothing with the origins of the daemon and of
+// other previews.
 //
-// Both sides are hostile. Requests are limited in size and time, and open nothing without the label, which is a secret.
-// A private port also needs a token, a signed link, or the cookie that either of them set. Answers from a sandbox keep
-// their meaning, except for effects beyond their own host: cookies for other hosts, wiped storage. No credential of the
-// daemon is passed in.
+// Both sides are hostile. Requests are limited in size and time, and reach a port only with its label, which is a
+// secret. A private port also needs a token, a signed link, or a cookie that was set for one of these. Answers from a
+// sandbox keep their meaning, except for effects beyond their own host: cookies for other hosts, wiped storage.
+// Credentials of the daemon are not passed to the sandbox.
 //
-// gRPC calls are passed in over HTTP/2, everything else over HTTP/1.1.
+// gRPC calls reach the sandbox over HTTP/2, all other requests over HTTP/1.1.
 //
 // Clients without names below the domain can use paths, /preview/LABEL/, on the daemon's own host. The browser is then
 // told to give every such page a unique origin (CSP sandbox): see docs/decisions/previews.md.
@@ -41,25 +41,25 @@ type Sandboxes interface {
 // Options configure previews. Sandboxes is required.
 type Options struct {
 	Sandboxes Sandboxes
-	// Domain is the domain below which labels are; default localhost, whose subdomains lead browsers to this machine
-	// without setup (RFC 6761).
+	// Domain is the parent domain of the labels; default localhost, because browsers resolve its subdomains to this
+	// machine without setup (RFC 6761).
 	Domain string
-	// Login is the URL of the server on which people log in to private previews: its own, without a path.
+	// Login is the URL of this server, without a path. People log in to private previews there.
 	Login string
-	// Known reports whether a token is one of this server; such a token is never passed to programs inside. May reports
-	// whether a token can see a preview. Named does the same for the name of a token with which a person logged in
-	// earlier. Without these functions, no token opens a preview.
+	// Known reports whether a token is one of this server; such tokens are never passed to programs in sandboxes. May
+	// reports whether a token can see a preview. Named does the same for the name of a token with which a person logged
+	// in earlier. Without these functions, no token opens a preview.
 	Known func(ctx context.Context, token string) bool
 	May   func(ctx context.Context, token string, p hutch.Preview) (Visitor, bool)
 	Named func(name string, p hutch.Preview) (Visitor, bool)
-	// Own reports whether a host below the domain is the server's own; nil means none. Every other host below the
-	// domain is a preview or unknown.
+	// Own reports whether a host below the domain is the server's own; nil means that no host is. Every other host
+	// below the domain is a preview or unknown.
 	Own func(host string) bool
 	// Client returns the address of a request's client, and whether a trusted proxy reported it. If it is nil, the
-	// connection's address counts.
+	// address of the connection is used.
 	Client func(*http.Request) (addr netip.Addr, proxied bool)
-	// Claim counts the connection of a request towards the visitors of an owner's previews; it returns false if they
-	// have too many. nil accepts all.
+	// Claim counts the connection of a request towards the connections of all visitors to an owner's previews; it
+	// returns false if there are too many. nil accepts all.
 	Claim func(ctx context.Context, owner string) bool
 	// AnswerTimeout is how long a server can take before its answer begins; default 2 minutes. MaxBody bounds requests, in
 	// bytes; default 1 GiB.
@@ -72,9 +72,9 @@ type Options struct {
 type Visitor struct {
 	// Hold returns a context that ends with the token.
 	Hold func(context.Context) (context.Context, context.CancelFunc)
-	// Name identifies the token in cookies, and does not reveal it. Proof changes when the token's secret changes, so a
-	// login ends with the token that was entered. Name is empty if this server does not store the token, for example a
-	// token of an issuer.
+	// Name identifies the token in cookies without revealing it. Proof changes when the token's secret changes, which
+	// ends the logins with the old secret. Name is empty if this server does not store the token, for example a token
+	// of an issuer.
 	Name  string
 	Proof []byte
 	// Expires is when the token ends; zero for never.
@@ -91,8 +91,9 @@ type Handler struct {
 	proxy     *httputil.ReverseProxy
 	buffers   buffers
 	guesses   guesses.Counter // guesses of labels and tokens
-	// foreign counts tokens that are not of this server, because they can be guesses. A program inside gets a wrong
-	// token, but not a right one. So without a limit, anyone with a sandbox could find out which guesses are right.
+	// foreign counts tokens that are not of this server, because they can be guesses. Such tokens are passed to the
+	// program in the sandbox, and tokens of this server are not. So without a limit, anyone with a sandbox could find
+	// out which guesses are right.
 	foreign guesses.Counter
 	calls   calls
 }
@@ -155,19 +156,20 @@ func New(next http.Handler, opt Options) *Handler {
 }
 
 const (
-	// idleTime is how long a connection is kept for the next request. Meanwhile it counts as a use of the sandbox. The
-	// time is shorter than the idle times of usual servers, such as 5 s for Node.
+	// idleTime is how long a connection is kept for the next request. Meanwhile the connection counts as a use of the
+	// sandbox. The time is shorter than the idle timeouts of common servers, such as 5 s for Node.
 	idleTime  = 4 * time.Second
 	maxHeader = 64 << 10 // most bytes of the header of an answer
 	// handshakeTime is how long a server in a sandbox can take for the handshake of TLS.
 	handshakeTime = 20 * time.Second
 )
 
-// mostForeign is how many different short tokens of other servers an address can send to previews in a minute.
+// mostForeign is how many different short tokens that are not of this server an address can send to previews in a
+// minute.
 const mostForeign = 100
 
 // unguessable is the length from which tokens are not counted, because that many characters cannot be guessed. So
-// programs can use tokens of their own that are new in each request.
+// programs can use long tokens of their own that are new in each request.
 const unguessable = 40
 
 // Close closes idle connections.
@@ -176,7 +178,7 @@ func (h *Handler) Close() {
 	h.calling.CloseIdleConnections()
 }
 
-// pathPrefix begins the paths of the path form.
+// pathPrefix is the prefix of all paths of the path form.
 const pathPrefix = "/preview/"
 
 // ServeHTTP implements http.Handler.
@@ -227,10 +229,10 @@ func isLabel(name string) bool {
 	return ok && port != "" && strings.Trim(port, "0123456789") == "" && len(name) <= 63
 }
 
-// visit is one request of a preview.
+// visit is one request to a preview.
 type visit struct {
 	label  string
-	prefix string // the path's beginning in the path form; otherwise empty
+	prefix string // prefix of the path in the path form; otherwise empty
 	length int64  // length of the answer's body, once it has begun; -1 if unknown
 	hutch.Preview
 
@@ -245,7 +247,7 @@ type visitKey struct{}
 
 func visitOf(r *http.Request) *visit { return r.Context().Value(visitKey{}).(*visit) }
 
-// open shows a preview to an authorized visitor.
+// open checks a visitor, and shows a preview to one that is authorized.
 func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
 	began, addr := time.Now(), h.client(r)
 	sw := &answer{Writer: httpio.NewWriter(w, r, readTimeout)}
@@ -261,7 +263,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
 	}
 	p, err := h.opt.Sandboxes.Preview(v.label)
 	if err != nil || r.Method == http.MethodConnect {
-		h.guesses.Wrong(addr, v.label) // also one that could not be looked up: else a slow machine lets strangers guess without limit
+		h.guesses.Wrong(addr, v.label) // also if the look-up failed: otherwise strangers could guess without limit while a machine is slow
 		h.page(sw, r, errorNotice(err))
 		return
 	}
@@ -282,12 +284,12 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
 	}
 }
 
-// Show passes a request to the server of a label, for a surface that has authorized its client itself. prefix begins
-// the path of the request, and the surface keeps it for this server. As in the path form, the answer comes from the
-// daemon's own host, so a browser gives the page a unique origin, and no cookies pass.
+// Show passes a request to the server of a label, for an API that has authorized its client itself. prefix is the
+// beginning of the request's path, which the API reserves for the server of this label. As in the path form, the answer
+// comes from the daemon's own host. So browsers are told to give the page a unique origin, and cookies are not passed.
 func (h *Handler) Show(w http.ResponseWriter, r *http.Request, label, prefix string) {
 	sw := &answer{Writer: httpio.NewWriter(w, r, readTimeout)}
-	policies := sw.Header().Values("Content-Security-Policy") // of the surface: the strictest of all counts
+	policies := sw.Header().Values("Content-Security-Policy") // set by the API; browsers apply all policies together
 	isolate(sw.Header(), r)
 	for _, policy := range policies {
 		sw.Header().Add("Content-Security-Policy", policy)
@@ -300,7 +302,7 @@ func (h *Handler) Show(w http.ResponseWriter, r *http.Request, label, prefix str
 	h.forward(sw, r, &visit{label: label, prefix: prefix, Preview: p})
 }
 
-// forward passes a request to the server inside, for as long as the port is exposed.
+// forward passes a request to the server in the sandbox, for as long as the port is exposed.
 func (h *Handler) forward(w *answer, r *http.Request, v *visit) {
 	ctx, end := caller.Until(context.WithValue(r.Context(), visitKey{}, v), v.Life)
 	defer end()
@@ -339,7 +341,7 @@ func (h *Handler) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	return h.opt.Sandboxes.DialPort(caller.WithOwner(ctx, caller.Owner{ID: p.Owner}), p.SandboxID, p.Port.Port)
 }
 
-// failed answers for a server that does not.
+// failed answers in place of a server that does not answer.
 func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	v := visitOf(r)
 	if v.prefix != "" {
@@ -362,8 +364,8 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// movedTo looks for a preview that ended during a visit: when a sandbox moves to another machine as it wakes, its ports end
-// on one and begin on the other. The error says that this cannot be found out now.
+// movedTo looks for a preview that ended during a visit: when a sandbox moves to another machine as it wakes, its ports
+// end on one and begin on the other. An error means that this cannot be found out now.
 func (h *Handler) movedTo(v *visit) (p hutch.Preview, ok bool, err error) {
 	if v.Life.Err() == nil {
 		return p, false, nil
@@ -375,7 +377,7 @@ func (h *Handler) movedTo(v *visit) (p hutch.Preview, ok bool, err error) {
 	return p, err == nil && p.Owner == v.Owner && p.SandboxID == v.SandboxID && p.Access == v.Access && p.Life.Err() == nil, nil
 }
 
-// isUnclear reports whether an error of [hutch.Previews] leaves open whether there is such a preview.
+// isUnclear reports whether an error of [hutch.Previews] leaves open whether the preview exists.
 func isUnclear(err error) bool { return err != nil && hutch.KindOf(err) != hutch.NotFound }
 
 // repeatable reports whether a request can be sent again.
@@ -444,7 +446,7 @@ func remote(r *http.Request) (netip.Addr, bool) {
 	return from.Addr().Unmap(), false
 }
 
-// client returns the address to which a request's guesses count.
+// client returns the address for which the guesses of a request are counted.
 func (h *Handler) client(r *http.Request) netip.Addr {
 	addr, _ := h.opt.Client(r)
 	return addr

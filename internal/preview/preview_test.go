@@ -28,11 +28,11 @@ import (
 	"hutch/internal/listen"
 )
 
-// sandboxServer is one sandbox, "box", whose every port is a handler of the test.
+// sandboxServer is a Sandboxes with one sandbox, "box". All its ports are served by a handler of the test.
 type sandboxServer struct {
 	previews map[string]hutch.Preview
 	inside   http.Handler
-	addr     string // of the server inside, where that is not a handler
+	addr     string // address of the server in the sandbox, if that is not a handler
 	dialled  chan caller.Owner
 }
 
@@ -68,7 +68,7 @@ type bed struct {
 	*httptest.Server
 	handler *Handler
 	cut     context.CancelFunc
-	token   context.Context // the life of our token
+	token   context.Context // ends with the test's token
 	revoke  context.CancelFunc
 }
 
@@ -117,12 +117,12 @@ func open(t testing.TB, inside http.HandlerFunc, change func(*Options)) *bed {
 	return b
 }
 
-// visitor is the holder of our token.
+// visitor returns the holder of the test's token.
 func (b *bed) visitor() Visitor {
 	return Visitor{Hold: (&caller.Principal{Life: b.token}).Hold, Name: "tk-ours", Proof: []byte("present secret")}
 }
 
-// ask makes a request to a label, without following redirects.
+// ask sends a request to a label, without following redirects.
 func (b *bed) ask(t *testing.T, method, label, path string, body io.Reader, header ...string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, b.URL+path, body)
@@ -162,7 +162,7 @@ func TestWhichHostIsAPreview(t *testing.T) {
 		"localhost":                  "the daemon",
 		"hutch.localhost":            "There is no such preview",
 		"127.0.0.1":                  "the daemon",
-		public + ".example.com":      "the daemon", // there the guard refuses the host
+		public + ".example.com":      "the daemon", // the guard of the daemon refuses this host
 		"x." + public + ".localhost": "There is no such preview",
 		public + "x.localhost":       "There is no such preview",
 		"8000-box-.localhost":        "There is no such preview",
@@ -233,7 +233,7 @@ func TestWhatComesOut(t *testing.T) {
 	}
 }
 
-// A preview with a host of its own sends that, and the visitor's as the forwarded one.
+// If a preview sets a host, the server gets that host, and the visitor's host as the forwarded host.
 func TestHostOfItsOwn(t *testing.T) {
 	t.Parallel()
 	b := open(t, func(w http.ResponseWriter, r *http.Request) {
@@ -360,8 +360,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestLoginEndsWithItsToken: the cookie of a login opens nothing when the token that was entered has ended or has another
-// secret.
+// TestLoginEndsWithItsToken: the cookie of a login is useless after the entered token has ended or got another secret.
 func TestLoginEndsWithItsToken(t *testing.T) {
 	b := open(t, dump, nil)
 	p, end := b.previews[private], time.Now().Add(time.Hour)
@@ -429,8 +428,8 @@ func TestGuessing(t *testing.T) {
 	}
 }
 
-// TestGuessingTokens: a private preview, and the program of a public one that sees which tokens are passed on, are no way to
-// try many tokens.
+// TestGuessingTokens: attackers cannot try many tokens, neither on a private preview, nor with the program of a public
+// preview, which sees the tokens that are passed on.
 func TestGuessingTokens(t *testing.T) {
 	b := open(t, dump, nil)
 	for i := range guesses.Most {
@@ -496,7 +495,8 @@ func TestGuessesBehindAProxy(t *testing.T) {
 	}
 }
 
-// TestUnknownHosts: no name below the domain of previews shows the server's own pages, unless it is the server's.
+// TestUnknownHosts: a host below the domain of previews does not show the server's own pages, unless it is the server's
+// own host.
 func TestUnknownHosts(t *testing.T) {
 	b := open(t, dump, func(opt *Options) { opt.Own = func(host string) bool { return host == "hutch.localhost" } })
 	for host, want := range map[string]int{"x": 404, "a.b": 404, "8000-box-none": 404, "hutch": 200} {
@@ -594,7 +594,7 @@ func TestVisitsEndWithTheirRight(t *testing.T) {
 	}
 }
 
-// talkOn is a server that writes without end, over a stream or a connection that it has taken over.
+// talkOn is a server that writes without end, to a stream or to a hijacked connection.
 func talkOn(w http.ResponseWriter, r *http.Request) {
 	out, flush := io.Writer(w), func() { http.NewResponseController(w).Flush() }
 	if r.Header.Get("Upgrade") != "" {
@@ -662,7 +662,8 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// TestShow: a surface that has authorized its client shows a server below a path of its own, and its own policy still counts.
+// TestShow: an API that has authorized its client can show a server below one of its paths, and the API's own policy
+// still applies.
 func TestShow(t *testing.T) {
 	t.Parallel()
 	b := open(t, func(w http.ResponseWriter, r *http.Request) {
@@ -678,7 +679,7 @@ func TestShow(t *testing.T) {
 		b.handler.Show(w, r, label, "/surface/8000")
 		return w
 	}
-	w := show(private) // the surface decides who sees it
+	w := show(private) // also a private one: the API decides who sees it
 	if w.Code != 200 || w.Body.String() != `/x "" ""` || w.Header().Get("Set-Cookie") != "" {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}

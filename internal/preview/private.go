@@ -14,10 +14,10 @@ import (
 // loginTime is how long a login is valid.
 const loginTime = 12 * time.Hour
 
-// enter lets authorized visitors in, and answers all others. It also answers a visitor with a link, which it replaces
-// by a cookie. The context that it returns ends with the visitor's right, so a WebSocket or a stream ends with the token or
-// the link that opened it. The caller calls leave when the request has been answered. For a visitor who is not let in, both
-// are nil.
+// enter lets authorized visitors in, and answers all others. It also answers visitors with a link itself, by replacing
+// the link with a cookie. The returned context ends with the visitor's right, so a WebSocket or a stream ends with the
+// token or the link that opened it. The caller calls leave when the request has been answered. If the visitor is not
+// let in, ctx and leave are nil.
 func (h *Handler) enter(w http.ResponseWriter, r *http.Request, v *visit) (ctx context.Context, leave context.CancelFunc) {
 	if link := linkOf(r); link != "" && v.prefix == "" {
 		h.takeLink(w, r, v, link)
@@ -39,7 +39,7 @@ func (h *Handler) enter(w http.ResponseWriter, r *http.Request, v *visit) (ctx c
 	return nil, nil
 }
 
-// tokensOf returns the tokens in the headers of a request that open a preview.
+// tokensOf returns the tokens in those headers of a request that can open a preview.
 func tokensOf(r *http.Request) []string {
 	list := []string{r.Header.Get(tokenHeader), bearer(r.Header.Get("Authorization"))}
 	return slices.DeleteFunc(list, func(token string) bool { return token == "" })
@@ -81,7 +81,8 @@ func withoutLink(query string) string {
 	return strings.Join(kept, "&")
 }
 
-// tokenOpens returns the visitor whose token the request carries, if it is one of this server that can see the preview.
+// tokenOpens returns the visitor for a token in the request, if that is a token of this server that can see the
+// preview.
 func (h *Handler) tokenOpens(r *http.Request, v *visit) (who Visitor, ok bool) {
 	for _, token := range tokensOf(r) {
 		if who, ok := h.opt.May(r.Context(), token, v.Preview); ok {
@@ -91,8 +92,8 @@ func (h *Handler) tokenOpens(r *http.Request, v *visit) (who Visitor, ok bool) {
 	return who, false
 }
 
-// signed returns when a signature ends, and a function that makes a context end with the right to see the preview: for
-// the signature of a login, with the token of that login. ok reports whether the signature is valid now.
+// signed returns when a signature ends, and a function that makes a context end with the right to see the preview. The
+// right by a login ends with the token of that login. ok reports whether the signature is valid now.
 func (h *Handler) signed(v *visit, signature string) (end time.Time, hold holding, ok bool) {
 	hold = context.WithCancel
 	end, ok = v.Signed(signature, time.Now(), func(name string) []byte {
@@ -106,12 +107,12 @@ func (h *Handler) signed(v *visit, signature string) (end time.Time, hold holdin
 	return end, hold, ok
 }
 
-// holding returns a context that ends with a right.
+// holding is a function that returns a context that ends with a right.
 type holding = func(context.Context) (context.Context, context.CancelFunc)
 
 // cookieOpens reports whether the request has a valid cookie and comes from the preview itself, or navigates to it:
-// another page, which can be a preview of the same domain, must not act with the cookie. hold returns a context that ends
-// when the cookie is no longer valid.
+// other pages, such as other previews of the same domain, must not be able to use the cookie. hold returns a context
+// that ends when the cookie is no longer valid.
 func (h *Handler) cookieOpens(r *http.Request, v *visit) (hold holding, ok bool) {
 	if origin := r.Header.Get("Origin"); origin != "" {
 		if u, err := url.Parse(origin); err != nil || !strings.EqualFold(u.Host, r.Host) {
@@ -137,8 +138,8 @@ func (h *Handler) cookieOpens(r *http.Request, v *visit) (hold holding, ok bool)
 	return nil, false
 }
 
-// login is a page on the daemon's own host, where people enter their token. It is not on the preview's host: its server
-// could imitate the page, and people should not get used to that.
+// login is a page on the daemon's own host, where people enter their token. It is not on the preview's host, because
+// the program there could imitate the page, and people should not get used to entering tokens there.
 func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyIdleTimeout))
 	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)

@@ -20,10 +20,10 @@ import (
 const (
 	bodyTime = time.Minute      // longest time for a body to arrive
 	chunk    = 128 << 10        // bytes of an answer that are written at once
-	pingTime = 15 * time.Second // between comments on a silent stream
+	pingTime = 15 * time.Second // pause between comments on a silent stream
 )
 
-// errTooLarge becomes a 413; no kind maps to that status.
+// errTooLarge is answered with the status 413, which no kind of error has.
 var errTooLarge = hutch.Errorf(hutch.Invalid, "the request's body is larger than %d MiB: send large data as stdin over a WebSocket", stream.MaxRequest>>20)
 
 // body decodes the body of a request into v; an empty body leaves v unchanged.
@@ -102,8 +102,8 @@ func instead(allowed []string) string {
 	return "use " + hutch.JoinNames(allowed, "or")
 }
 
-// repeated removes the parameter that can be given more than once: it returns the rest of the request, and the
-// parameter's values.
+// repeated removes a parameter from a request. It returns the other part of the request and the values of the
+// parameter, which can be given several times.
 func repeated(r *http.Request, name string) (*http.Request, []string, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -144,7 +144,8 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, v any) {
 	h.write(w, r, b)
 }
 
-// report sends the result of a command or run. It is never refused: the output in it was limited when it was kept.
+// report sends the result of a command or run. It is never refused for its size, because its output was already limited
+// when it was collected.
 func (h *Handler) report(w http.ResponseWriter, r *http.Request, result any) {
 	b, err := json.Marshal(result)
 	if err != nil {

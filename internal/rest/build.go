@@ -38,8 +38,8 @@ func (h imageRoutes) build(w http.ResponseWriter, r *http.Request) {
 	streamProgress(h.Handler, w, r, func(progress func(hutch.BuildEvent) error) (hutch.Image, error) { return make(r.Context(), progress) })
 }
 
-// buildDetached starts a build that continues when its client leaves after the context has arrived. It returns when the
-// build has ended or its client has left. The build ends with the caller's token, and when the handler closes.
+// buildDetached starts a build that continues even if its client leaves, once the context has arrived. It returns when
+// the build has ended or its client has left. The build ends with the caller's token, and when the handler closes.
 func (h imageRoutes) buildDetached(ctx context.Context, req hutch.BuildRequest, files io.Reader, progress func(hutch.BuildEvent) error) (hutch.Image, error) {
 	free := caller.From(ctx).Budget.Hold() // the build keeps the request in memory
 	run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -65,7 +65,7 @@ func (h imageRoutes) buildDetached(ctx context.Context, req hutch.BuildRequest, 
 		defer release()
 		defer close(over)
 		defer func() {
-			if cause := recover(); cause != nil { // without an HTTP server above, it would end the process
+			if cause := recover(); cause != nil { // this goroutine is not the HTTP server's, so a panic would end the process
 				h.log.Error("panic in a detached build", "err", cause, "stack", string(debug.Stack()))
 				err = hutch.AsError(fmt.Errorf("the build panicked: %v", cause))
 			}
@@ -88,14 +88,14 @@ func (h imageRoutes) buildDetached(ctx context.Context, req hutch.BuildRequest, 
 	}
 }
 
-// untilEnd notes the end of what it reads.
+// untilEnd is a reader that notes the end of its input.
 type untilEnd struct {
 	r     io.Reader
 	ended chan struct{}
 	once  sync.Once
 }
 
-// Interrupt implements the interface that images.BuildImage asks for.
+// Interrupt implements an optional interface that images.BuildImage looks for.
 func (u *untilEnd) Interrupt() {
 	if r, ok := u.r.(interface{ Interrupt() }); ok {
 		r.Interrupt()
@@ -148,8 +148,7 @@ func (h imageRoutes) listBuilds(w http.ResponseWriter, r *http.Request) {
 	reply(h.Handler, w, r)(orEmpty(list), err)
 }
 
-// buildLogs answers with the output of a build; to a client that asks for events, it sends them until the build has
-// ended.
+// buildLogs answers with the output of a build; a client that asks for events gets them until the build has ended.
 func (h imageRoutes) buildLogs(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("build")
 	if !wantsEvents(r) {
@@ -171,7 +170,8 @@ func (h imageRoutes) deleteBuild(w http.ResponseWriter, r *http.Request) {
 	h.done(w, r, h.images.DeleteBuild(r.Context(), r.PathValue("build")))
 }
 
-// errNoRoomForPart is for a request of a build. Only the context after it is a stream, which takes no memory.
+// errNoRoomForPart is the error for the first part of a build, the request, which is held in memory. The context after
+// it is a stream and takes no memory.
 var errNoRoomForPart = hutch.Errorf(hutch.Exhausted, "the requests and answers of this token that are under way take as much memory as it may have: wait for some, or send less at a time").
 	With("limit", "memory of requests").With("retryAfter", 1)
 
@@ -203,7 +203,7 @@ func (h imageRoutes) buildParts(w http.ResponseWriter, r *http.Request) (req hut
 	part, err = parts.NextPart()
 	switch {
 	case errors.Is(err, io.EOF):
-		io.CopyN(io.Discard, body, maxEpilogue) // as at the end of a context
+		io.CopyN(io.Discard, body, maxEpilogue) // read the rest, as at the end of a context
 		return req, nil, nil
 	case err != nil:
 		return req, nil, hutch.Errorf(hutch.Invalid, "the request's body did not arrive whole: send it again").Because(err)
@@ -213,8 +213,8 @@ func (h imageRoutes) buildParts(w http.ResponseWriter, r *http.Request) (req hut
 	return req, lastPart{part, body, body.body.Interrupt}, nil
 }
 
-// lastPart is the last part of a body. At its end it reads the rest of the body: only then does the server notice that
-// the client disconnects.
+// lastPart is the last part of a body. At its end it also reads the rest of the body, because the server notices a
+// disconnect of the client only then.
 type lastPart struct {
 	part, body io.Reader
 	interrupt  func()

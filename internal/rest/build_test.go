@@ -22,7 +22,7 @@ type images = hutch.Images
 // early reports progress before it reads the context of a build.
 type early struct {
 	images
-	told chan struct{} // is closed when the first progress is sent
+	told chan struct{} // closed when the first progress is sent
 }
 
 func (e early) BuildImage(_ context.Context, _ hutch.BuildRequest, files io.Reader, progress func(hutch.BuildEvent) error) (hutch.Image, error) {
@@ -66,7 +66,7 @@ func TestProgressDuringUpload(t *testing.T) {
 	}
 }
 
-// The request of a build is held in memory, unlike the context after it, and so it is charged: its bytes and its lists.
+// The request of a build is held in memory, unlike the context after it. So its bytes and its lists are charged.
 func TestRequestOfABuildIsCharged(t *testing.T) {
 	t.Parallel()
 	h := rest.NewHandler(&fakeservice.Service{}, rest.Options{Images: early{}})
@@ -123,7 +123,8 @@ func (s longBuild) BuildImage(ctx context.Context, _ hutch.BuildRequest, files i
 
 const buildForm = "--b\r\nContent-Disposition: form-data; name=\"request\"\r\n\r\n%s\r\n--b\r\nContent-Disposition: form-data; name=\"context\"\r\n\r\nfiles"
 
-// leave sends a build and disconnects when all of it has arrived or, without a rest, when it has begun.
+// leave sends a build and disconnects: after the whole build has arrived or, if rest is empty, once the build has
+// begun.
 func leave(t *testing.T, s longBuild, url string, c *http.Client, request, rest string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -158,8 +159,8 @@ func leave(t *testing.T, s longBuild, url string, c *http.Client, request, rest 
 	resp.Body.Close()
 }
 
-// TestDetachedBuild: a build with detach outlives its client once its context has arrived, and only then; one without
-// does not.
+// TestDetachedBuild: a build with detach outlives its client, but only after its context has arrived. A build without
+// detach does not.
 func TestDetachedBuild(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -201,7 +202,8 @@ func TestDetachedBuildEndsWithTheServer(t *testing.T) {
 	}
 }
 
-// TestDetachedBuildIsCharged: the request of a detached build counts as memory of its owner until the build has ended.
+// TestDetachedBuildIsCharged: the request of a detached build counts towards its owner's memory budget until the build
+// has ended.
 func TestDetachedBuildIsCharged(t *testing.T) {
 	t.Parallel()
 	s := newLongBuild()

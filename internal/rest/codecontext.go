@@ -56,7 +56,7 @@ func (h *Handler) runRequest(w http.ResponseWriter, r *http.Request) (hutch.RunR
 	return runIn(r, body)
 }
 
-// runIn returns the run that a body asks for, in the context that the path names.
+// runIn returns the run that a body asks for, in the context named in the path.
 func runIn(r *http.Request, body stream.Run) (hutch.RunRequest, error) {
 	id := r.PathValue("context")
 	if id != "" && body.ContextID != "" && body.ContextID != id {

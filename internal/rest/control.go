@@ -8,7 +8,7 @@ import (
 	"hutch/internal/stream"
 )
 
-// input writes the body to a process. It reads the whole body first, so that it notices a client that leaves while
+// input writes the body to a process. It reads the whole body first, so that it notices when the client leaves while
 // the program does not read.
 func (h *Handler) input(w http.ResponseWriter, r *http.Request) {
 	q, err := query(r, "end")

@@ -40,8 +40,7 @@ func (es events) output(o hutch.Output) error {
 	return es.send(strconv.FormatInt(o.Cursor, 10), string(o.Stream), stream.NewPiece(o))
 }
 
-// fail ends the answer with an error: as an event, or if nothing was sent yet, as
-// any other call does.
+// fail ends the answer with an error: as an event or, if nothing was sent yet, with its own status as in other calls.
 func (es events) fail(d problem.Details) {
 	es.Close()
 	if es.Begun() {

@@ -77,7 +77,7 @@ func (h *Handler) resumeExec(w http.ResponseWriter, r *http.Request) {
 		es := h.events(w, r)
 		defer es.Close()
 		es.exit(h, r)(h.svc.ResumeExec(r.Context(), r.PathValue("id"), r.PathValue("exec"), cursor, es.output))
-	default: // an answer in one piece has only the end
+	default: // an answer without events has only the end
 		res, err := h.svc.ResumeExec(r.Context(), r.PathValue("id"), r.PathValue("exec"), cursor, nil)
 		if err != nil {
 			h.partial(r, res, err).Write(h.writer(w, r))
@@ -102,7 +102,7 @@ func (h *Handler) cancelExec(w http.ResponseWriter, r *http.Request) {
 // partial describes an error that ended a command, with the output until then.
 func (h *Handler) partial(r *http.Request, res hutch.ExecResult, err error) problem.Details {
 	d := h.describe(r, err)
-	if !res.Timestamp.IsZero() { // it had started
+	if !res.Timestamp.IsZero() { // the command had started
 		d.Result = &res
 	}
 	return d

@@ -35,7 +35,7 @@ func Uploads(r *http.Request) bool {
 		sandbox && strings.HasSuffix(path, "/files/content") || (sandbox || volume) && strings.HasSuffix(path, "/archive"))
 }
 
-// params reads query parameters; the first error is kept.
+// params reads query parameters, and keeps the first error.
 type params struct {
 	url.Values
 	err error
@@ -105,7 +105,7 @@ func (p *params) mode(name string) hutch.FileMode {
 // fileRoutes are the handlers of the verbs on files.
 type fileRoutes struct{ *Handler }
 
-// ofUser serves a verb on files with the rights of the user that the parameter user names.
+// ofUser serves a verb on files with the rights of the user in the parameter user.
 func (h fileRoutes) ofUser(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q, err := url.ParseQuery(r.URL.RawQuery)
@@ -198,7 +198,8 @@ func (h fileRoutes) editFile(w http.ResponseWriter, r *http.Request) {
 	reply(h.Handler, w, r)(h.svc.EditFile(r.Context(), r.PathValue("id"), req))
 }
 
-// readFile answers with the bytes of a file. A header holds the file's record at the moment of opening, as JSON.
+// readFile answers with the bytes of a file. A header has the file's record as JSON, from the moment when the file was
+// opened.
 func (h fileRoutes) readFile(w http.ResponseWriter, r *http.Request) {
 	q := paramsOf(r, "path", "offset", "length", "firstLine", "lastLine")
 	req := hutch.ReadRequest{
@@ -227,8 +228,8 @@ func (h fileRoutes) readFile(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// breakOff ends a started answer so that no client takes it for complete. It sends the buffered part first: without a
-// status, the client would report that no server answers.
+// breakOff ends a started answer in such a way that the client does not take it for complete. It first sends the
+// buffered part, because without a status the client would report that no server answers.
 func (h fileRoutes) breakOff(w http.ResponseWriter, r *http.Request, err error) {
 	h.describe(r, err) // for the log
 	http.NewResponseController(w).Flush()
@@ -305,7 +306,7 @@ func setRange(header string, req *hutch.ReadRequest) bool {
 	return true
 }
 
-// upload is the body of a request, as long as data keeps arriving.
+// upload is a request's body that can be read for as long as data keeps arriving.
 type upload struct{ body *httpio.Body }
 
 func (h fileRoutes) upload(w http.ResponseWriter, r *http.Request) upload {
@@ -328,7 +329,7 @@ func (h fileRoutes) writeFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body := h.upload(w, r)
-	defer body.body.End() // a read of it can still be running when the file is written
+	defer body.body.End() // a read of the body can still be running when the file is written
 	reply(h.Handler, w, r)(h.svc.WriteFile(r.Context(), r.PathValue("id"), req, body))
 }
 
@@ -337,7 +338,7 @@ func (h fileRoutes) unpack(w http.ResponseWriter, r *http.Request) {
 	req := hutch.UnpackRequest{Dir: q.path("path"), Format: hutch.ArchiveFormat(q.Get("format"))}
 	if q.err == nil {
 		body := h.upload(w, r)
-		defer body.body.End() // a read of it can still be running when the archive is unpacked
+		defer body.body.End() // a read of the body can still be running when the archive is unpacked
 		q.err = h.svc.Unpack(r.Context(), r.PathValue("id"), req, body)
 	}
 	h.done(w, r, q.err)
@@ -365,8 +366,8 @@ func (h fileRoutes) pack(w http.ResponseWriter, r *http.Request) {
 	h.download(w, r, archiveTypes[req.Format], func(a io.Writer) error { return h.svc.Pack(r.Context(), r.PathValue("id"), req, a) })
 }
 
-// download answers with the output of do. An error before the first byte is answered like any other; a later one breaks
-// the answer off.
+// download answers with the output of do. An error before the first byte is answered as usual; after that, an error
+// breaks off the answer.
 func (h fileRoutes) download(w http.ResponseWriter, r *http.Request, mediaType string, do func(io.Writer) error) {
 	a := &content{w: h.writer(w, r), req: &hutch.ReadRequest{}, head: r.Method == http.MethodHead}
 	w.Header().Set("Content-Type", mediaType)
@@ -407,8 +408,8 @@ func (h fileRoutes) searchFiles(w http.ResponseWriter, r *http.Request) {
 	h.endList(l, r, q.err)
 }
 
-// list is a JSON answer that is written while its items arrive: an object with the list and, if something ended it
-// early, the error.
+// list is a JSON answer that is written while its items arrive: an object with the list and, if an error ended the list
+// early, that error.
 type list struct {
 	w    *httpio.Writer
 	buf  *bufio.Writer
@@ -445,7 +446,7 @@ func (l *list) begin() {
 	l.buf.WriteString(`{"` + l.name + `":[`)
 }
 
-// endList ends the answer. An error before the first item is answered as any other call does.
+// endList ends the answer. An error before the first item is answered as in other calls.
 func (h fileRoutes) endList(l *list, r *http.Request, err error) {
 	if err != nil && l.n == 0 {
 		h.describe(r, err).Write(l.w)

@@ -20,7 +20,7 @@ import (
 	"hutch/internal/stream"
 )
 
-// folder is a server of the files of a folder.
+// folder is a server whose sandbox has the files of a folder.
 type folder struct {
 	*bench
 	dir string
@@ -58,14 +58,14 @@ func TestRanges(t *testing.T) {
 		{"f", "bytes=-1000", "", 206, "0123456789", "bytes 0-9/10"},
 		{"f", "bytes=10-", "", 416, "", "bytes */10"},
 		{"f", "bytes=1000-2000", "", 416, "", "bytes */10"},
-		// A range that the server does not understand or offer gives the whole file, as HTTP requires.
+		// For a range that the server does not understand or support, the answer is the whole file, as HTTP requires.
 		{"f", "bytes=0-1,4-5", "", 200, "0123456789", ""},
 		{"f", "bytes=4-2", "", 200, "0123456789", ""},
 		{"f", "bytes=-0", "", 200, "0123456789", ""},
 		{"f", "bytes=a-b", "", 200, "0123456789", ""},
 		{"f", "lines=1-2", "", 200, "0123456789", ""},
 		{"f", "bytes=99999999999999999999-", "", 200, "0123456789", ""},
-		{"f", "bytes=2-4", "&offset=5", 200, "56789", ""}, // a parameter comes first
+		{"f", "bytes=2-4", "&offset=5", 200, "56789", ""}, // a parameter has priority over the header
 		{"empty", "bytes=0-", "", 200, "", ""},
 		{"empty", "", "", 200, "", ""},
 	} {
@@ -110,7 +110,7 @@ func TestFileHeader(t *testing.T) {
 	}
 }
 
-// failingReader returns a part of the file, and then fails.
+// failingReader returns part of a file, and then an error.
 type failingReader struct{ *files.FS }
 
 var errHalt = errors.New("halt")
@@ -132,7 +132,7 @@ func (failingReader) ListFiles(_ context.Context, _ string, _ hutch.ListRequest,
 	return hutch.Errorf(hutch.Unavailable, "halt")
 }
 
-// A part of an answer never looks like the whole.
+// An answer that breaks off never looks complete.
 func TestWhatBreaksOffIsBroken(t *testing.T) {
 	t.Parallel()
 	b := serve(t, &fakeservice.Service{OnFiles: failingReader{}}, rest.Options{})
@@ -161,7 +161,7 @@ func TestWhatBreaksOffIsBroken(t *testing.T) {
 	}
 }
 
-// An upload that breaks off leaves the old file.
+// An upload that breaks off leaves the old file unchanged.
 func TestUploadThatBreaksOff(t *testing.T) {
 	t.Parallel()
 	b := serveFiles(t, map[string]string{"f": "old"})

@@ -7,10 +7,10 @@ import (
 	"hutch"
 )
 
-// makes is the name of the parameter that creates a sandbox; "create" is a parameter of files.
+// makes is the name of the parameter that creates a sandbox. "create" was taken: it is a parameter for files.
 const makes = "createSandbox"
 
-// firstUse returns f; with the parameter createSandbox, a missing sandbox is created first.
+// firstUse wraps f: if the request has the parameter createSandbox, a missing sandbox is created first.
 func (h *Handler) firstUse(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		rest, wanted, err := takeCreate(r)

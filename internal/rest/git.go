@@ -26,7 +26,7 @@ func (h gitRoutes) status(w http.ResponseWriter, r *http.Request) {
 	reply(h.Handler, w, r)(h.svc.GitStatus(r.Context(), r.PathValue("id"), q.Get("dir")))
 }
 
-// diff answers with the bytes that git printed; their encoding is unknown.
+// diff answers with the bytes that git printed, whose encoding is unknown.
 func (h gitRoutes) diff(w http.ResponseWriter, r *http.Request) {
 	req, err := diffRequest(r)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"hutch/internal/rest"
 )
 
-// rawBodies are the routes whose body is bytes instead of JSON; bodiless are those that ignore a body.
+// rawBodies are the routes whose body is bytes instead of JSON; bodiless are the routes that ignore a body.
 var (
 	rawBodies = []string{"/files/content", "/files/archive", "/input"}
 	bodiless  = []string{"/interrupt", "/rotate", "/pause", "/resume"}
@@ -80,8 +80,7 @@ func fill(path string) string {
 	return strings.NewReplacer("{id}", "s", "{process}", "p", "{context}", "c", "{token}", "t").Replace(path)
 }
 
-// A body that stops half way, on a connection that then closes, blocks nothing: the server can end at the end of this
-// test.
+// A body that stops half way on a closed connection blocks nothing: the server can still end at the end of this test.
 func TestBodiesThatStopHalfWay(t *testing.T) {
 	t.Parallel()
 	svc := &fakeservice.Service{}
@@ -113,8 +112,8 @@ func TestFirstUseCreates(t *testing.T) {
 		status  int
 		created int
 	}{
-		{"?createSandbox=true", 200, 2}, // the first create is that of the bench
-		{"?createSandbox", 200, 3},      // which finds it
+		{"?createSandbox=true", 200, 2}, // 2: the first create was made by the bench
+		{"?createSandbox", 200, 3},      // 3: this create finds the sandbox
 		{"?createSandbox=false", 200, 3},
 		{"?createSandbox=maybe", 400, 3},
 		{"?createSandbox&createSandbox", 400, 3},
@@ -134,7 +133,7 @@ func TestFirstUseCreates(t *testing.T) {
 	}
 }
 
-// TestManyValues: a short body that becomes much memory is refused.
+// TestManyValues: a short body that would take much memory when decoded is refused.
 func TestManyValues(t *testing.T) {
 	t.Parallel()
 	h := rest.NewHandler(&fakeservice.Service{}, rest.Options{})

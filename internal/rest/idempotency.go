@@ -19,8 +19,8 @@ const (
 	maxKey      = 255      // bytes
 )
 
-// answers remembers the answers to calls with an Idempotency-Key, so that a client that saw no answer can ask again.
-// A failed call is forgotten, because a second attempt can succeed.
+// answers remembers the answers to calls with an Idempotency-Key, so that a client that did not get the answer can
+// repeat the call. A failed call is forgotten, because a repetition can succeed.
 type answers struct {
 	mu    sync.Mutex
 	byKey map[string]*remembered
@@ -28,7 +28,7 @@ type answers struct {
 	size  int           // bytes of the answers in order
 }
 
-// remembered is a call. When done is closed it has the answer, or none if the call failed.
+// remembered is a call. When done is closed, the answer is set, unless the call failed.
 type remembered struct {
 	key     string
 	request [sha256.Size]byte
@@ -66,8 +66,8 @@ func (a *answers) do(r *http.Request, key string, request any, f func() (any, er
 	}
 }
 
-// keyOf returns a text for the caller of a request, so that equal keys of different callers are distinct, wherever
-// callers send their tokens.
+// keyOf returns a text for the caller of a request, so that equal keys of different callers are distinct, wherever in
+// the request the token is.
 func keyOf(r *http.Request) string {
 	who := r.Header.Get("Authorization") // for a server without callers
 	if p := caller.From(r.Context()).Principal; p != nil {
@@ -77,7 +77,7 @@ func keyOf(r *http.Request) string {
 	return string(sum[:])
 }
 
-// enter returns the call of a key; mine is true if the call is new, and the caller must then finish it.
+// enter returns the call with a key. mine is true if the call is new; enter's caller must then call finish.
 func (a *answers) enter(key string, sum [sha256.Size]byte) (call *remembered, mine bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -108,7 +108,7 @@ func (a *answers) forgetOldestLocked() {
 	oldest.gone = true
 }
 
-// finish makes the call, and wakes the callers that wait for it.
+// finish makes the call, and wakes the requests that wait for its answer.
 func (a *answers) finish(call *remembered, f func() (any, error)) (answer []byte, err error) {
 	defer func() {
 		a.mu.Lock()

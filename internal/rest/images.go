@@ -19,8 +19,8 @@ func (h imageRoutes) push(ctx context.Context, req hutch.PushRequest, progress f
 	return struct{}{}, h.images.PushImage(ctx, req, progress)
 }
 
-// transfers returns the handler of a call that can report its progress. If the client accepts events, it gets the
-// progress, and a last event, end, with the result.
+// transfers returns the handler of a call that can report its progress. A client that accepts events gets the progress,
+// and a last event "end" with the result.
 func transfers[Body any](h imageRoutes, do func(context.Context, Body, func(hutch.Transfer) error) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var body Body
@@ -36,7 +36,7 @@ func transfers[Body any](h imageRoutes, do func(context.Context, Body, func(hutc
 	}
 }
 
-// streamProgress sends the progress of a call as events, and a last event, end, with the result.
+// streamProgress sends the progress of a call as events, and a last event "end" with the result.
 func streamProgress[Event, Result any](h *Handler, w http.ResponseWriter, r *http.Request, do func(progress func(Event) error) (Result, error)) {
 	es := h.events(w, r)
 	defer es.Close()
@@ -74,7 +74,7 @@ func (h imageRoutes) save(w http.ResponseWriter, r *http.Request) {
 	fileRoutes(h).download(w, r, "application/x-tar", func(a io.Writer) error { return h.images.SaveImage(r.Context(), name, a) })
 }
 
-// imageOf returns the image that the request names. It is a parameter, as references hold slashes.
+// imageOf returns the image named in a query parameter. It is not in the path, because references contain slashes.
 func imageOf(r *http.Request) (string, error) {
 	q, err := query(r, "image")
 	if err != nil {

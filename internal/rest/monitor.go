@@ -139,7 +139,7 @@ func (p *params) moment(name string) time.Time {
 	return at
 }
 
-// lines is an answer with one JSON value a line. Lines are sent in pieces or, when live, at once.
+// lines is an answer with one JSON value a line. If it is live, each line is sent at once, otherwise several together.
 type lines struct {
 	w     *httpio.Writer
 	buf   *bufio.Writer

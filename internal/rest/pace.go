@@ -7,31 +7,31 @@ import (
 )
 
 const (
-	// interrupts are the keys at which a terminal drops output that it has not shown: Ctrl-C, Ctrl-\ and Ctrl-Z. The
-	// kernel does the same with the output that it holds when it turns one of them into a signal.
+	// interrupts are the keys that make a terminal drop output that it has not shown: Ctrl-C, Ctrl-\ and Ctrl-Z. When
+	// the kernel turns one of them into a signal, it also drops the output that it holds.
 	interrupts = "\x03\x1c\x1a"
 
-	// mostReplayed is the most bytes of old output that a client gets when it connects and catches up: more than a
+	// mostReplayed is the most bytes of old output that a client with catchUp gets when it connects: more than a
 	// screen's history.
 	mostReplayed = 1 << 20
-	// A client that catches up is checked at growing intervals while it holds output back. A client that is further
-	// behind than mostBehind continues keptBehind before the newest output; after an interrupt, the first checks are
-	// early and strict, because the person who typed it waits for the prompt.
+	// A slow client with catchUp is checked at growing intervals. If it is further behind than mostBehind, it continues
+	// keptBehind before the newest output. After an interrupt, the first checks are early and strict, because the
+	// person who typed it waits for the prompt.
 	mostBehind, keptBehind                 = 1 << 20, 256 << 10
 	mostAfterInterrupt, keptAfterInterrupt = 32 << 10, 8 << 10
 	firstCheck, longestCheck               = 2 * time.Second, 30 * time.Second
 	firstAfterInterrupt, interruptWindow   = 100 * time.Millisecond, time.Second
 )
 
-// pace holds the output of a viewer back until its client has consumed what was sent.
+// pace holds back the output of a viewer until its client has consumed the output sent before.
 //
 // Output can wait in many places: in the agent, on its connection, in the sockets of both ends, in the page. All of it
 // would be shown before the prompt that follows a Ctrl-C. A window of unacknowledged bytes limits what waits between
-// this server and the screen. A client that catches up does not want other old output either: the viewer drops its
-// connection to the agent, with everything that waits there, and continues near the newest output.
+// this server and the screen. With catchUp, the client does not want old output at all: the viewer drops its connection
+// to the agent, with all the output that waits there, and continues near the newest output.
 type pace struct {
-	window  int  // bytes that can be sent before the client consumes them; 0 for no bound
-	catchUp bool // skip output that the client is too slow for
+	window  int  // most bytes sent but not consumed yet; 0 for no limit
+	catchUp bool // skip output if the client is too slow
 
 	taken       chan int64 // the newest count of consumed bytes
 	interrupted chan time.Time
@@ -41,12 +41,12 @@ type pace struct {
 	check       time.Time // when the client is checked next
 }
 
-// skipped ends a read of the log: the next one begins at a later position.
+// skipped is the error that ends a read of the log, so that the next read begins at the later position to.
 type skipped struct{ to int64 }
 
 func (s skipped) Error() string { return fmt.Sprintf("output up to %d is skipped", s.to) }
 
-// take records how many bytes the client has taken in total.
+// take records how many bytes the client has consumed in total.
 func (p *pace) take(total int64) {
 	select {
 	case <-p.taken: // only the newest count matters
@@ -55,7 +55,7 @@ func (p *pace) take(total int64) {
 	p.taken <- total
 }
 
-// interrupt brings the next check of the client forward.
+// interrupt makes the next check of the client come early.
 func (p *pace) interrupt() {
 	select {
 	case p.interrupted <- time.Now():
@@ -63,8 +63,8 @@ func (p *pace) interrupt() {
 	}
 }
 
-// room waits until the client consumes more, and returns how many of n bytes can be sent now. It returns skipped when
-// the client is so far behind that the read should start elsewhere.
+// room returns how many of n bytes can be sent now. If there are none, it first waits until the client has consumed
+// more. If the client is too far behind, it returns skipped, so that the read continues at a later position.
 func (v *viewer) room(ctx context.Context, n int) (int, error) {
 	p := &v.pace
 	if p.window == 0 {
@@ -87,7 +87,7 @@ func (v *viewer) room(ctx context.Context, n int) (int, error) {
 // heldBack waits for an acknowledgement, and meanwhile checks how far behind the client is.
 func (v *viewer) heldBack(ctx context.Context) error {
 	p, now := &v.pace, time.Now()
-	if p.interval == 0 || now.Sub(p.check) > max(p.interval, firstCheck) { // it kept up for a while
+	if p.interval == 0 || now.Sub(p.check) > max(p.interval, firstCheck) { // the client kept up for a while
 		p.interval, p.check = firstCheck, now.Add(firstCheck)
 	}
 	var due <-chan time.Time
@@ -99,7 +99,7 @@ func (v *viewer) heldBack(ctx context.Context) error {
 	select {
 	case p.known = <-p.taken:
 	case at := <-p.interrupted:
-		if now.Sub(at) < interruptWindow { // an older interrupt was typed at a quiet prompt, and is not about the output that waits now
+		if now.Sub(at) < interruptWindow { // an older interrupt is not about the output that waits now
 			p.interval, p.check = firstAfterInterrupt, now.Add(firstAfterInterrupt)
 		}
 	case <-due:

@@ -16,8 +16,8 @@ import (
 	"hutch/internal/rest"
 )
 
-// flood is a process that prints until it gets Ctrl-C. Then it has printed 64 MiB more and a prompt, and waits. Its
-// output grows with each read.
+// flood is a process that prints until it gets Ctrl-C. By then it has printed 64 MiB more; it prints a prompt and
+// waits. Its output grows with each read.
 type flood struct {
 	svc     *fakeservice.Service
 	printed atomic.Int64
@@ -28,7 +28,7 @@ type flood struct {
 
 const piece, prompt = 32 << 10, "prompt$ "
 
-// newest is the position after all output.
+// newest returns the position after all output.
 func (f *flood) newest(process string) int64 {
 	if strings.Contains(f.svc.Written(process), "\x03") {
 		f.end.CompareAndSwap(0, f.printed.Load()+64<<20)
@@ -88,7 +88,7 @@ func terminal(t *testing.T, svc *fakeservice.Service) (*bench, string) {
 
 const window = 64 << 10
 
-// A client that has not said that it took anything gets no more than its window.
+// A client that acknowledges nothing gets no more output than its window.
 func TestWindowHoldsBack(t *testing.T) {
 	t.Parallel()
 	b, _, path := flooding(t)
@@ -139,7 +139,7 @@ func TestInterruptSkipsWhatWaits(t *testing.T) {
 	}
 }
 
-// The skipped output begins after the sent output, also when only part of a piece was sent.
+// The skipped output begins after the sent output, even if only part of a piece was sent.
 func TestSkipNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	const all = window + 4<<10
@@ -168,7 +168,7 @@ func TestSkipNeverGoesBack(t *testing.T) {
 		got += len(output)
 	}
 	c.Write(t.Context(), websocket.MessageBinary, []byte("\x03"))
-	<-looks // the server has seen that little waits
+	<-looks // the server has seen that only little output waits
 	c.Write(t.Context(), websocket.MessageText, fmt.Appendf(nil, `{"taken":%d}`, got))
 	if output, text := screen(t, c); got+len(output) != all {
 		t.Errorf("%d bytes come after %d of %d: %v", len(output), got, all, text)

@@ -15,10 +15,10 @@ import (
 // maxPage is the highest number of sandboxes in one answer.
 const maxPage = 1000
 
-// page is a part of a list of sandboxes, which is in order of creation time and then of id. The cursor is the
-// position of the last sandbox that was sent; it stays valid when that sandbox is destroyed.
+// page is a part of a list of sandboxes. The list is ordered by creation time and then by id. The cursor is the
+// position of the last sandbox that was sent, and stays valid when that sandbox is destroyed.
 type page struct {
-	limit int // 0 is all
+	limit int // 0 means all
 	after place
 }
 

@@ -11,8 +11,8 @@ import (
 	"hutch/internal/rest"
 )
 
-// TestUnknownParameters: every call that reads JSON refuses a parameter that it does not have. A filter that is not there
-// would show everything as if it had matched.
+// TestUnknownParameters: every call that reads JSON refuses unknown parameters. If an unknown filter were ignored, all
+// items would look as if they matched.
 func TestUnknownParameters(t *testing.T) {
 	t.Parallel()
 	var document struct {
@@ -39,7 +39,7 @@ func TestUnknownParameters(t *testing.T) {
 		var problem struct{ Detail string }
 		json.NewDecoder(resp.Body).Decode(&problem)
 		resp.Body.Close()
-		lacks := resp.StatusCode == http.StatusUnprocessableEntity // a part that this server does not have
+		lacks := resp.StatusCode == http.StatusUnprocessableEntity // this test server lacks that part
 		if !lacks && (resp.StatusCode != http.StatusBadRequest || !strings.Contains(problem.Detail, `"nosuch"`)) {
 			t.Errorf("GET %s: %d %q, want a refusal of the parameter nosuch", path, resp.StatusCode, problem.Detail)
 		}

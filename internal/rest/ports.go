@@ -12,7 +12,8 @@ func (h *Handler) expose(r *http.Request, req hutch.ExposeRequest) (hutch.Port, 
 	return h.svc.Expose(r.Context(), r.PathValue("id"), req)
 }
 
-// ports answers with the exposed ports or, to a client that asks for events, reports servers.
+// ports answers with the exposed ports or, for a client that asks for events, with the servers in the sandbox as they
+// appear.
 func (h *Handler) ports(w http.ResponseWriter, r *http.Request) {
 	if !wantsEvents(r) {
 		list, err := h.svc.Ports(r.Context(), r.PathValue("id"))
@@ -59,7 +60,8 @@ func (h *Handler) linkPort(r *http.Request, body stream.PortLifetime) (link hutc
 	return link, err
 }
 
-// connect joins a WebSocket with a server. Errors in connecting are reported before the WebSocket is opened.
+// connect connects a WebSocket to a server in the sandbox. If that server cannot be reached, the error is reported
+// before the WebSocket is opened.
 func (h *Handler) connect(w http.ResponseWriter, r *http.Request) {
 	port, err := portOf(r)
 	if err == nil && !wantsSocket(r) {

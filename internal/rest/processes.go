@@ -36,8 +36,8 @@ func (h *Handler) signal(w http.ResponseWriter, r *http.Request) {
 	h.done(w, r, err)
 }
 
-// logs answers with the output of a background process: the output so far or, as events or over a WebSocket, also later
-// output.
+// logs answers with the output of a background process: the output so far. Clients that ask for events or a WebSocket
+// also get later output.
 func (h *Handler) logs(w http.ResponseWriter, r *http.Request) {
 	req, err := logsRequest(r)
 	switch {
@@ -98,7 +98,7 @@ func (h *Handler) logSocket(w http.ResponseWriter, r *http.Request, req hutch.Lo
 	})
 }
 
-// awaitClose reads from a client that should send nothing, until the connection ends.
+// awaitClose reads until the connection ends, from a client that should send nothing.
 func (s *socket) awaitClose() error {
 	if _, _, err := s.conn.Reader(s.ctx); err != nil {
 		return errGone

@@ -10,8 +10,8 @@ import (
 	"hutch/internal/stream"
 )
 
-// recording answers with the terminal's output so far, as asciicast. The sandbox's log of the terminal, with its times,
-// is the recording: there is no other copy, and none that could outlive the terminal's sandbox.
+// recording answers with the terminal's output so far, as asciicast. The recording is made from the sandbox's log of
+// the terminal, which has the times. There is no other copy, so no recording outlives the terminal's sandbox.
 func (h *Handler) recording(w http.ResponseWriter, r *http.Request) {
 	if _, err := query(r); err != nil {
 		h.fail(w, r, err)

@@ -1,9 +1,9 @@
-// Package rest offers a hutch.Service over HTTP: JSON in and out, output by server-sent events or WebSocket while it is
-// printed, errors as problem details.
+// Package rest offers a hutch.Service over HTTP: requests and answers are JSON, output is sent while it is printed by
+// server-sent events or WebSocket, and errors are problem details.
 //
 // It is strict about input: unknown fields and parameters are refused by name. Every write has a deadline, so a client
 // that stops reading blocks its own program for a while and is then disconnected. This package does not decide who can
-// call; a guard is in front of the handler.
+// call: package guard does, in front of the handler.
 package rest
 
 import (
@@ -34,7 +34,8 @@ type Options struct {
 	// Tokens and Sharing are served if they are set; otherwise their requests are Unsupported.
 	Tokens  hutch.Tokens
 	Sharing hutch.Sharing
-	// The same holds for Backups, Images, Volumes, Accounts, Owners, Nodes, SSH, Pools, Checkpoints, Examiner, Timelines, Histories and Audit.
+	// The same applies to Backups, Images, Volumes, Accounts, Owners, Nodes, SSH, Pools, Checkpoints, Examiner,
+	// Timelines, Histories and Audit.
 	Backups     hutch.Backups
 	Images      hutch.Images
 	Volumes     hutch.Volumes
@@ -49,7 +50,7 @@ type Options struct {
 
 	Timelines hutch.Timelines
 	Histories hutch.Histories
-	// Links share terminals; without them, their requests are Unsupported.
+	// Links shares terminals by links; if it is nil, requests for that are Unsupported.
 	Links *watchlink.Links
 	// Version is the answer of GET /v1/version.
 	Version hutch.Version
@@ -121,9 +122,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// Close ends the open calls, and waits until they have ended. http.Server.Shutdown would wait for them, and does not
-// know WebSockets. Call Close when the server no longer accepts connections. A WebSocket whose client does not read is
-// cut after closeTimeout; other connections must be closed by their http.Server.
+// Close ends the open calls, and waits until they have ended. http.Server.Shutdown is not enough: it waits for open
+// calls instead of ending them, and does not know WebSockets. Call Close when the server no longer accepts connections.
+// A WebSocket whose client does not read is cut after closeTimeout; other connections must be closed by their
+// http.Server.
 func (h *Handler) Close() {
 	h.close(hutch.Errorf(hutch.Unavailable, "the server is shutting down: try again in a moment"))
 	defer h.cancelCut()
@@ -139,7 +141,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	h.describe(r, err).Write(h.writer(w, r))
 }
 
-// describe returns the problem for err, and logs what the problem hides.
+// describe returns the problem details for err, and logs the details of err that the client does not get.
 func (h *Handler) describe(r *http.Request, err error) problem.Details {
 	switch cause := context.Cause(r.Context()); {
 	case cause != nil && hutch.KindOf(err) != hutch.Invalid:
@@ -152,7 +154,7 @@ func (h *Handler) describe(r *http.Request, err error) problem.Details {
 	return problem.New(err)
 }
 
-// withStatus sets one of the few statuses that have no kind.
+// withStatus returns the problem for an error with one of the few statuses that no kind of error has.
 func withStatus(err error, status int) problem.Details {
 	d := problem.New(err)
 	d.Status, d.Title = status, http.StatusText(status)

@@ -51,7 +51,7 @@ func serveAny(t *testing.T, svc hutch.Service, opt rest.Options) *bench {
 	return b
 }
 
-// call makes a request; header alternates names and values.
+// call makes a request; header has names and values in turn.
 func (b *bench) call(t *testing.T, method, path, body string, header ...string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, b.URL+path, strings.NewReader(body))
@@ -275,7 +275,7 @@ func TestLogsAreResumed(t *testing.T) {
 // program is a command that prints until it is stopped.
 type program struct {
 	started chan struct{}
-	stopped chan error // by what
+	stopped chan error // gets the reason
 }
 
 func newProgram() *program {
@@ -305,7 +305,7 @@ func (p *program) print(ctx context.Context, out func(hutch.Output) error) error
 	return context.Cause(ctx)
 }
 
-// end waits for the program to be stopped.
+// end waits until the program is stopped.
 func (p *program) end(t *testing.T) error {
 	t.Helper()
 	select {
@@ -317,7 +317,7 @@ func (p *program) end(t *testing.T) error {
 	}
 }
 
-// stalled starts a command for a client that reads nothing.
+// stalled starts a command for a client that does not read.
 func stalled(t *testing.T, b *bench, head string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", b.Listener.Addr().String())
@@ -421,7 +421,7 @@ func dial(t *testing.T, b *bench) *websocket.Conn {
 	return c
 }
 
-// lastText is the last text message before the server closes.
+// lastText returns the last text message before the server closes the connection.
 func lastText(ctx context.Context, c *websocket.Conn) (last string) {
 	for {
 		typ, b, err := c.Read(ctx)
@@ -437,7 +437,7 @@ func lastText(ctx context.Context, c *websocket.Conn) (last string) {
 func TestWebSocketThatBreaksTheRules(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		send []string // the first message is text, and so are those that begin with {
+		send []string // messages: the first, and those that begin with {, are text
 		says string
 	}{
 		"not JSON":      {[]string{"hello"}, "JSON"},
@@ -480,8 +480,8 @@ func TestOtherOriginsGetNoWebSocket(t *testing.T) {
 	}
 }
 
-// A page of an allowed origin opens a WebSocket with a subprotocol, which the server selects. A token that is sent with
-// it is not repeated.
+// A page of an allowed origin opens a WebSocket with a subprotocol, which the server selects. The answer does not
+// repeat a token that is sent in a subprotocol.
 func TestPagesOpenWebSockets(t *testing.T) {
 	t.Parallel()
 	b := serve(t, &fakeservice.Service{}, rest.Options{Origins: []string{"https://app.example", "http://[::1]:8080"}})

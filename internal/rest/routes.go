@@ -14,7 +14,7 @@ import (
 // Route is a method and a path of the API.
 type Route struct{ Method, Path string }
 
-// Routes lists the API's routes, for the document that describes it.
+// Routes lists the API's routes, for the document that describes the API.
 func (h *Handler) Routes() []Route { return slices.Clone(h.table) }
 
 // verbs maps verbs to their handlers. The table of verbs has their routes.
@@ -52,7 +52,7 @@ func (h *Handler) verbs() map[string]http.HandlerFunc {
 	}
 }
 
-// optional maps verbs that a server can lack to their handlers.
+// optional maps verbs to their handlers, for the verbs that a server can lack.
 func (h *Handler) optional() map[string]http.HandlerFunc {
 	all := map[string]http.HandlerFunc{}
 	add := func(has bool, list map[string]http.HandlerFunc) {
@@ -106,8 +106,8 @@ func (h *Handler) lacks(w http.ResponseWriter, r *http.Request) {
 	h.fail(w, r, hutch.Errorf(hutch.Unsupported, "this server does not have this part of the API: use a server that `hutch serve` runs"))
 }
 
-// others returns the routes that belong to no verb or to several. The documents need no token: a browser sends none,
-// and they contain nothing about this server.
+// others returns the routes that belong to no verb or to several. The documents need no token, because a browser sends
+// none, and because they contain nothing about this server.
 func (h *Handler) others() map[string]http.HandlerFunc {
 	t := watchRoutes{h}
 	all := map[string]http.HandlerFunc{
@@ -139,7 +139,7 @@ var plain = []string{
 	"Pool", "Examine",
 }
 
-// withoutParameters refuses parameters: if a filter were ignored, everything would look as if it had matched.
+// withoutParameters refuses parameters: if a filter were ignored, all items would look as if they matched.
 func (h *Handler) withoutParameters(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, err := query(r); err != nil {
@@ -150,7 +150,7 @@ func (h *Handler) withoutParameters(f http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// route registers all handlers, and refuses methods that a path does not have.
+// route registers all handlers, and for each path a refusal of other methods.
 func (h *Handler) route() {
 	served := h.others()
 	verbs, optional := h.verbs(), h.optional()

@@ -33,7 +33,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkCase refuses an id with upper-case letters, and suggests this API's parameter that converts them.
+// checkCase refuses an id with upper-case letters, and suggests the parameter of this API that converts them.
 func checkCase(req hutch.CreateRequest) error {
 	lower := hutch.NormalizeID(req.ID)
 	if req.NormalizeID || req.ID == lower || hutch.CheckID(lower) != nil {

@@ -77,7 +77,8 @@ func (h screenRoutes) open(r *http.Request, body hutch.Address) (hutch.Process, 
 	return h.svc.OpenURL(r.Context(), r.PathValue("id"), body.URL)
 }
 
-// view joins a WebSocket with the screen. Errors in connecting are reported before the WebSocket is opened.
+// view connects a WebSocket to the screen. If the screen cannot be reached, the error is reported before the WebSocket
+// is opened.
 func (h screenRoutes) view(w http.ResponseWriter, r *http.Request) {
 	p := paramsOf(r, "control")
 	control := p.flag("control")
@@ -96,7 +97,7 @@ func (h screenRoutes) view(w http.ResponseWriter, r *http.Request) {
 	h.join(w, r, screen)
 }
 
-// join joins a WebSocket with a connection, which it closes.
+// join copies data between a WebSocket and a connection, and closes the connection at the end.
 func (h *Handler) join(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	defer conn.Close()
 	s := h.accept(w, r)

@@ -25,7 +25,7 @@ func (h *Handler) socket(w http.ResponseWriter, r *http.Request) {
 	h.attend(w, r, h.serveCommand)
 }
 
-// attend opens a WebSocket, runs serve, and sends the message that serve returns last.
+// attend opens a WebSocket, runs serve, and then sends the message that serve returns as the last one.
 func (h *Handler) attend(w http.ResponseWriter, r *http.Request, serve func(*socket, *http.Request) any) {
 	if !wantsSocket(r) {
 		h.fail(w, r, hutch.Errorf(hutch.Invalid, "GET of %s opens a WebSocket: use POST, or connect with a WebSocket client", path.Base(r.URL.Path)))
@@ -39,7 +39,7 @@ func (h *Handler) attend(w http.ResponseWriter, r *http.Request, serve func(*soc
 	s.finish(serve(s, r))
 }
 
-// accept opens a WebSocket. If it cannot, it answers with the error and returns nil.
+// accept opens a WebSocket. If that fails, it answers with the error and returns nil.
 func (h *Handler) accept(w http.ResponseWriter, r *http.Request) *socket {
 	c, err := websocket.Accept(w, r, &h.sockets)
 	if err != nil {
@@ -50,8 +50,8 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) *socket {
 	return &socket{conn: c, ctx: ctx, stall: h.stall, forget: context.AfterFunc(h.cut, cut)}
 }
 
-// socketOptions returns the options of all WebSockets. A browser sends its token as a subprotocol, as package
-// credential describes. It closes a connection whose server selects none of the offered subprotocols.
+// socketOptions returns the options of all WebSockets. A browser sends its token as a subprotocol (see package
+// credential), and closes the connection if the server selects none of the offered subprotocols.
 func socketOptions(origins []string) websocket.AcceptOptions {
 	o := websocket.AcceptOptions{Subprotocols: []string{"hutch"}}
 	literal := strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`)
@@ -89,7 +89,7 @@ func (h *Handler) serveExec(s *socket, r *http.Request, run func(context.Context
 	return stream.Note{Error: &d}
 }
 
-// named returns err or, if ctx ended with a cause that has a kind, that cause.
+// named returns the cause of ctx's end if that cause has a kind, and otherwise err.
 func named(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -102,11 +102,11 @@ type socket struct {
 	conn  *websocket.Conn
 	ctx   context.Context
 	stall time.Duration
-	// forget ends the wait for the end of the handler.
+	// forget stops waiting for the end of the handler.
 	forget func() bool
 	tasks  sync.WaitGroup
-	stdin  *flowcontrol.Queue // nil when the command came with all its input
-	buf    []byte             // buf of output
+	stdin  *flowcontrol.Queue // nil if the command came with all its input
+	buf    []byte             // buffer of output
 }
 
 func (s *socket) close() {
@@ -115,7 +115,7 @@ func (s *socket) close() {
 	s.tasks.Wait()
 }
 
-// command reads the first message, a command.
+// command reads the first message, which is a command.
 func (s *socket) command() (hutch.ExecRequest, error) {
 	var cmd stream.Command
 	if err := s.first(&cmd); err != nil {
@@ -143,13 +143,14 @@ func (s *socket) first(v any) error {
 	return decode(b, v)
 }
 
-// openStdin returns the input that later messages bring.
+// openStdin returns a reader of the input in later messages.
 func (s *socket) openStdin() io.Reader {
 	s.stdin = flowcontrol.NewQueue(stream.StdinWindow, func(taken int64) { s.sendText(stream.Note{Stdin: taken}) })
 	return s.stdin
 }
 
-// begin reads further messages while the request runs. The context ends when the client cancels or disconnects.
+// begin starts to read further messages while the request runs. The context ends when the client cancels or
+// disconnects.
 func (s *socket) begin(r *http.Request) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := s.contextWithPing(r)
 	s.tasks.Go(func() { s.receive(cancel) })
@@ -163,10 +164,10 @@ func (s *socket) contextWithPing(r *http.Request) (context.Context, context.Canc
 	return ctx, cancel
 }
 
-// receive reads until the connection ends; that ends the command too.
+// receive reads messages until the connection ends, and then ends the command.
 func (s *socket) receive(cancel context.CancelCauseFunc) {
 	err := s.messages(cancel)
-	cancel(err) // cancel first: the program must not take this for the end of its input
+	cancel(err) // cancel first, so that the program does not see a normal end of input
 	if s.stdin != nil {
 		s.stdin.End(err)
 	}
@@ -207,7 +208,7 @@ func (s *socket) ping(ctx context.Context, cancel context.CancelCauseFunc) {
 			return
 		case <-tick.C:
 		}
-		// A client whose output function is slow does not answer pings meanwhile.
+		// A client does not answer pings while its output function runs, which can be slow.
 		ctx, done := context.WithTimeout(s.ctx, s.stall)
 		err := s.conn.Ping(ctx)
 		done()

@@ -99,7 +99,7 @@ func newViewer(s *socket, svc hutch.Service, req hutch.LogsRequest, p pace) *vie
 	return &viewer{s, svc, req, p}
 }
 
-// serve returns the last message.
+// serve serves the client, and returns the last message.
 func (v *viewer) serve(ctx context.Context, cancel context.CancelCauseFunc) (any, error) {
 	keys, typed := io.Pipe()
 	defer keys.Close()
@@ -112,7 +112,7 @@ func (v *viewer) serve(ctx context.Context, cancel context.CancelCauseFunc) (any
 	return v.show(ctx)
 }
 
-// watch does the same as serve, for a client that can only look. It returns the last message.
+// watch is serve for a client that can only watch. It returns the last message.
 func (v *viewer) watch(ctx context.Context, cancel context.CancelCauseFunc) (any, error) {
 	v.tasks.Go(func() { cancel(v.acknowledgements()) })
 	p, err := v.svc.Process(ctx, v.req.SandboxID, v.req.ProcessID)
@@ -153,7 +153,7 @@ func (v *viewer) show(ctx context.Context) (any, error) {
 				}
 				v.pace.sent += int64(n)
 				o.Data = o.Data[n:]
-				v.req.Cursor = max(v.req.Cursor, o.Cursor-int64(len(o.Data))) // skipped output is after it
+				v.req.Cursor = max(v.req.Cursor, o.Cursor-int64(len(o.Data))) // output after this position is skipped
 			}
 			told, v.req.Cursor = o.Cursor, o.Cursor
 			return nil
@@ -170,7 +170,7 @@ func (v *viewer) show(ctx context.Context) (any, error) {
 	}
 }
 
-// newest returns the position after all output of the process. It is part of looking, so it does not count towards a
+// newest returns the position after all output of the process. It is part of watching, so it does not count towards a
 // limit.
 func (v *viewer) newest(ctx context.Context) (int64, error) {
 	return v.svc.Logs(caller.Unmetered(ctx), hutch.LogsRequest{SandboxID: v.req.SandboxID, ProcessID: v.req.ProcessID, Cursor: math.MaxInt64}, nil)
@@ -188,7 +188,7 @@ func (v *viewer) write(ctx context.Context, keys *io.PipeReader) {
 }
 
 // receive reads the client's messages until the connection ends, and calls write before the first input. It stops
-// reading while the program leaves too much unread.
+// reading while the program has too much unread input.
 func (v *viewer) receive(ctx context.Context, typed *io.PipeWriter, write func()) error {
 	v.conn.SetReadLimit(stream.StdinWindow)
 	for {
@@ -222,7 +222,7 @@ func (v *viewer) receive(ctx context.Context, typed *io.PipeWriter, write func()
 }
 
 // acknowledgements reads the messages of a client that can only watch, until the connection ends. Any other message
-// ends it: the server does not trust the client's page to send nothing.
+// ends the connection, because the server does not trust the client's page to send nothing.
 func (v *viewer) acknowledgements() error {
 	v.conn.SetReadLimit(maxAcknowledgement)
 	for {

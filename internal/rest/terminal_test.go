@@ -221,7 +221,7 @@ func TestRecording(t *testing.T) {
 		}
 	}
 	svc.OnLogs = func(_ context.Context, _ hutch.LogsRequest, out func(hutch.Output) error) (int64, error) {
-		for range 8 { // more than is held before it is sent
+		for range 8 { // more output than the server buffers before it sends
 			out(hutch.Output{Stream: hutch.Stdout, Data: make([]byte, 16<<10)})
 		}
 		return 0, hutch.Errorf(hutch.Unavailable, "gone")

@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// readTimeline answers with entries or, to a client that asks for events, sends them from then on.
+// readTimeline answers with entries or, for a client that asks for events, with new entries as they come.
 func (h *Handler) readTimeline(w http.ResponseWriter, r *http.Request) {
 	p := paramsOf(r, "after", "before", "id", "since", "until", "kind", "text", "limit")
 	q := hutch.TimelineQuery{

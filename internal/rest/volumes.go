@@ -39,7 +39,7 @@ func (h volumeRoutes) sync(w http.ResponseWriter, r *http.Request) {
 	reply(h.Handler, w, r)(h.volumes.SyncVolume(r.Context(), r.PathValue("volume")))
 }
 
-// pathOf returns the path in a volume that the request names; empty is the whole volume.
+// pathOf returns the parameter path of a request, which is a path in a volume; "" means the whole volume.
 func pathOf(r *http.Request) (string, error) {
 	q, err := query(r, "path")
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"hutch/internal/stream"
 )
 
-// WatchPath is the path at which a link shows a terminal. It needs no token: the link gives access.
+// WatchPath is the path for watching a terminal by a link. It needs no token, because the link itself gives access.
 const WatchPath = "/v1/watch"
 
-// watchSubprotocol begins the name of a subprotocol that holds the secret of a link: a page cannot set headers of the
-// request that opens a WebSocket, and URLs end up in logs.
+// watchSubprotocol is the prefix of a subprotocol that contains the secret of a link. The secret is sent this way
+// because a page cannot set headers when it opens a WebSocket, and because URLs end up in logs.
 const watchSubprotocol = "hutch.watch."
 
 // watchWindow is how many bytes can be on their way to a viewer.
@@ -62,8 +62,8 @@ func (h watchRoutes) watch(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// takeWatchSecret returns the secret of a link, and removes it from the request, so that no later code can put it into
-// an answer.
+// takeWatchSecret returns the secret of a link, and removes it from the request, so that no later code puts it into an
+// answer.
 func takeWatchSecret(r *http.Request) (secret string) {
 	const header = "Sec-Websocket-Protocol"
 	for i, line := range r.Header[header] {

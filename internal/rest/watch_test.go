@@ -17,7 +17,7 @@ import (
 	"hutch/internal/watchlink"
 )
 
-// watched is a server with a terminal of ada's that has printed "shown" and runs on, and a link to it.
+// watched returns a server with a running terminal of ada, which has printed "shown", and a link to that terminal.
 func watched(t *testing.T) (b *bench, svc *fakeservice.Service, links *watchlink.Links, ada context.Context, link hutch.SharedTerminal) {
 	t.Helper()
 	svc = &fakeservice.Service{}
@@ -85,7 +85,7 @@ func (b *bench) watch(t *testing.T, link hutch.SharedTerminal) *websocket.Conn {
 	return c
 }
 
-// A viewer that sends anything loses its connection, and the terminal gets none of it.
+// A viewer that sends anything is disconnected, and the terminal gets nothing of what it sent.
 func TestWatchSendsNothing(t *testing.T) {
 	t.Parallel()
 	b, svc, _, _, link := watched(t)
@@ -104,7 +104,7 @@ func TestWatchSendsNothing(t *testing.T) {
 		"more than is needed": {websocket.MessageText, `{"taken":5` + strings.Repeat(" ", 1<<16) + `}`},
 	} {
 		c := b.watch(t, link)
-		c.Write(t.Context(), websocket.MessageText, []byte(`{"taken":5}`)) // is fine
+		c.Write(t.Context(), websocket.MessageText, []byte(`{"taken":5}`)) // an acknowledgement is allowed
 		c.Write(t.Context(), frame.kind, []byte(frame.data))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		for {

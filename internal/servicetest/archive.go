@@ -14,7 +14,7 @@ import (
 	"hutch"
 )
 
-// archiveTests are tests of folders as archives.
+// archiveTests are tests of reading and writing folders as archives.
 type archiveTests struct{ *suite }
 
 func (s archiveTests) all() map[string]func(*testing.T) {
@@ -57,7 +57,7 @@ func (s archiveTests) thereAndBack(t *testing.T) {
 			}
 		}
 	}
-	s.run(t, id, "chmod -R u+w .") // so that it can be removed
+	s.run(t, id, "chmod -R u+w .") // so that the folder can be removed
 }
 
 func (s archiveTests) byPrograms(t *testing.T) {
@@ -114,7 +114,7 @@ func (s archiveTests) packChosen(t *testing.T) {
 	wantKind(t, hutch.Invalid, s.svc.Pack(bounded(t), id, hutch.PackRequest{Dir: "t", Format: "rar"}, io.Discard), "pack a rar")
 }
 
-// tarOf makes a tar archive of headers, with content in every file.
+// tarOf makes a tar archive with some headers, and with content in every file.
 func tarOf(t *testing.T, headers ...tar.Header) *bytes.Buffer {
 	t.Helper()
 	var b bytes.Buffer
@@ -217,8 +217,8 @@ func (s archiveTests) notArchive(t *testing.T) {
 	wantKind(t, hutch.Invalid, err, "a rar")
 }
 
-// bomb is a gzip of a tar of a file of 64 MiB of zeros. It is made once, because compression takes long with the race
-// detector.
+// bomb is a gzipped tar archive with a file of 64 MiB of zeros. It is made once, because compression takes long with
+// the race detector.
 var bomb = sync.OnceValue(func() []byte {
 	const size = 64 << 20
 	var b bytes.Buffer

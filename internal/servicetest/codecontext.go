@@ -16,7 +16,7 @@ import (
 	"hutch"
 )
 
-// code runs code. The test fails unless there is a result, whatever it is.
+// code runs code. The test fails if there is no result; any result is accepted.
 func (s *suite) code(t *testing.T, id string, req hutch.RunRequest) hutch.RunResult {
 	t.Helper()
 	res, err := s.svc.RunCode(bounded(t), id, req, nil)
@@ -36,7 +36,7 @@ func value(res hutch.RunResult) string {
 	return ""
 }
 
-// codeTests are tests of code contexts, and sessions, which are contexts of bash.
+// codeTests are tests of code contexts and of sessions, which are bash contexts.
 type codeTests struct{ *suite }
 
 func (s codeTests) all() map[string]func(*testing.T) {
@@ -117,7 +117,7 @@ func (s codeTests) sessionOfLanguage(t *testing.T) {
 
 func (s codeTests) timeLimitInSession(t *testing.T) {
 	id := s.open(t)
-	for _, command := range []string{"sleep 100", "trap '' INT; while :; do :; done"} { // the second one ends the session
+	for _, command := range []string{"sleep 100", "trap '' INT; while :; do :; done"} { // the second command ends the session
 		res := s.do(t, id, hutch.ExecRequest{SessionID: "late", Command: command, Timeout: 0.3})
 		if !res.TimedOut || res.ExitCode != 137 {
 			t.Errorf("%s at its time limit: %+v; want exit code 137, as without a session", command, res)
@@ -168,7 +168,7 @@ func (s codeTests) eventsInOrder(t *testing.T) {
 
 func (s codeTests) figuresAndTables(t *testing.T) {
 	id := s.open(t)
-	env := map[string]string{"PATH": "/usr/bin:/bin"} // where the system's own Python is
+	env := map[string]string{"PATH": "/usr/bin:/bin"} // the path of the system's own Python
 	if _, err := s.svc.CreateContext(bounded(t), id, hutch.ContextRequest{ID: "figures", Env: env}); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ pd.DataFrame({'a': range(500), 'b': 'x'})`}, nil)
 	wantFigure(t, res.Results[1])
 }
 
-// wantTable wants the first 100 of 500 rows with two columns, and HTML.
+// wantTable checks that a result has the first 100 of 500 rows with two columns, and HTML.
 func wantTable(t *testing.T, res hutch.CodeResult) {
 	t.Helper()
 	var table struct {
@@ -211,7 +211,7 @@ func wantTable(t *testing.T, res hutch.CodeResult) {
 	}
 }
 
-// wantFigure wants a picture, and the points of the chart in it, one of which is not a number.
+// wantFigure checks that a result has a picture, and the points of its chart. One point is not a number.
 func wantFigure(t *testing.T, res hutch.CodeResult) {
 	t.Helper()
 	var png []byte
@@ -219,7 +219,7 @@ func wantFigure(t *testing.T, res hutch.CodeResult) {
 	if !bytes.HasPrefix(png, []byte("\x89PNG")) {
 		t.Errorf("image %.20q", png)
 	}
-	var chart bytes.Buffer // over HTTP it comes without blanks
+	var chart bytes.Buffer // compared without blanks, because over HTTP the chart has none
 	json.Compact(&chart, res.Data["application/vnd.hutch.chart+json"])
 	if want := `"points":[[0.0,1.0],[1.0,4.0],[2.0,null]]`; !strings.Contains(chart.String(), want) {
 		t.Errorf("the chart is %q", chart.String())
@@ -247,7 +247,7 @@ func (s codeTests) timeLimitKeepsState(t *testing.T) {
 func (s codeTests) ignoredInterrupt(t *testing.T) {
 	id := s.open(t)
 	code := "import time\nwhile True:\n  try: time.sleep(9)\n  except BaseException: pass"
-	if res := s.code(t, id, hutch.RunRequest{Code: code, Timeout: 2}); !res.TimedOut || !res.Ended { // long enough to be in the loop, on a slow machine too
+	if res := s.code(t, id, hutch.RunRequest{Code: code, Timeout: 2}); !res.TimedOut || !res.Ended { // long enough to reach the loop even on a slow machine
 		t.Errorf("%+v", res)
 	}
 	if res := s.code(t, id, hutch.RunRequest{Code: "1"}); !res.Fresh || value(res) != "1" {

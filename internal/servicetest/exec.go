@@ -262,8 +262,7 @@ func (s execTests) backgroundJob(t *testing.T) {
 	s.run(t, id, "kill "+pid)
 }
 
-// tree prints a line, and leaves children of every kind that outlive a plain
-// kill of the shell.
+// tree prints a line, and starts all kinds of children that outlive a plain kill of the shell.
 const tree = `trap '' TERM INT HUP; echo before; echo before >&2; sleep 300 & (setsid sleep 300 &) ; (nohup bash -c 'sleep 300; true' >/dev/null 2>&1 &); while :; do sleep 300; done`
 
 // killTests are tests of commands that are killed: by a time limit, or with their caller.

@@ -49,7 +49,7 @@ func (s fileTests) all() map[string]func(*testing.T) {
 	}
 }
 
-// put writes a file that can be written.
+// put writes a file. The test fails if that fails.
 func (s *suite) put(t *testing.T, id, path, content string) hutch.FileInfo {
 	t.Helper()
 	info, err := s.svc.WriteFile(bounded(t), id, hutch.WriteRequest{Path: path, Parents: true}, strings.NewReader(content))
@@ -59,7 +59,7 @@ func (s *suite) put(t *testing.T, id, path, content string) hutch.FileInfo {
 	return info
 }
 
-// get reads a file that can be read.
+// get reads a file. The test fails if that fails.
 func (s *suite) get(t *testing.T, id, path string) string {
 	t.Helper()
 	return s.part(t, id, hutch.ReadRequest{Path: path})
@@ -124,7 +124,7 @@ func (s fileTests) writeRead(t *testing.T) {
 	s.attributes(t, id)
 }
 
-// attributes are kept with a file, are in lists on request, and end with the file.
+// attributes tests that attributes are kept with a file, are in lists on request, and end with the file.
 func (s fileTests) attributes(t *testing.T, id string) {
 	t.Helper()
 	const path = "kept/with.txt"
@@ -159,7 +159,8 @@ func (s fileTests) attributes(t *testing.T, id string) {
 	}
 }
 
-// keepsAttributes checks that an edit and a copy keep the attributes of a file, and that a read-only file can get some.
+// keepsAttributes checks that an edit and a copy keep the attributes of a file, and that attributes can be set on a
+// read-only file.
 func (s fileTests) keepsAttributes(t *testing.T, id, path string, given map[string]string) {
 	t.Helper()
 	if _, err := s.svc.EditFile(bounded(t), id, hutch.EditRequest{Path: path, Old: "x", New: "y"}); err != nil {
@@ -223,7 +224,7 @@ func (s fileTests) parts(t *testing.T) {
 	}
 }
 
-// broken gives some bytes and then an error.
+// broken is a reader that returns some bytes and then an error.
 type broken struct {
 	r   io.Reader
 	err error
@@ -339,7 +340,7 @@ func (s fileTests) edit(t *testing.T) {
 	}
 }
 
-// odd are names that programs stumble over.
+// odd are file names that programs often handle wrongly.
 var odd = []string{"with space", "line\nfeed", "quote\"'", "ünïcödé 🙂", "\xff\xfebytes", "-rf", "a%2fb", "back\\slash", "tab\t", "*", "$(x)"}
 
 func (s fileTests) anyName(t *testing.T) {
@@ -585,8 +586,7 @@ func (s fileTests) denied(t *testing.T) {
 	}
 }
 
-// counting is a reader and a writer of many bytes that follow from where they
-// are.
+// counting is a reader and a writer of many bytes. Each byte depends only on its position.
 type counting struct {
 	at, size int64
 	wrong    int64
@@ -604,8 +604,8 @@ func (c *counting) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// counted is the content that repeats: each byte from 0 to 255, 128 times. Blocks are copied and compared, because the
-// race detector looks at each access.
+// counted is the repeated part of the content: the bytes from 0 to 255, 128 times. Whole blocks are copied and
+// compared, because the race detector makes each single access slow.
 var counted = func() (all [256 << 7]byte) {
 	for i := range all {
 		all[i] = byte(i >> 7)
@@ -639,7 +639,7 @@ func (s fileTests) large(t *testing.T) {
 	}
 }
 
-// meddler calls do before the first byte, and drops all.
+// meddler is a writer that calls do before the first byte, and drops all bytes.
 type meddler struct{ do func() }
 
 func (o *meddler) Write(b []byte) (int, error) {
@@ -652,7 +652,7 @@ func (o *meddler) Write(b []byte) (int, error) {
 
 func (s fileTests) shrinking(t *testing.T) {
 	id := s.open(t)
-	s.run(t, id, "truncate -s 100M f") // more than the buffers in between can hold
+	s.run(t, id, "truncate -s 100M f") // more than all buffers on the way can hold
 	cut := &meddler{func() { s.run(t, id, "truncate -s 1000 f") }}
 	_, err := s.svc.ReadFile(bounded(t), id, hutch.ReadRequest{Path: "f"}, cut)
 	wantKind(t, hutch.Conflict, err, "a file that became shorter while it was read")
@@ -738,7 +738,7 @@ func (s fileTests) badPaths(t *testing.T) {
 	}
 }
 
-// narrow takes some bytes.
+// narrow is a writer that accepts some bytes and then fails.
 type narrow struct{ left int }
 
 var errFull = errors.New("full")

@@ -13,7 +13,7 @@ import (
 	"hutch"
 )
 
-// author is an identity for git, which has none inside.
+// author sets an identity for git, because git has none in a sandbox.
 const author = `export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; `
 
 // origin makes a repository with two commits on main, and a branch.
@@ -25,12 +25,11 @@ func (s gitTests) origin(t *testing.T, id string) {
 		git checkout -q -b side && echo three > g && git add g && git commit -qm three && git checkout -q main`)
 }
 
-// password must be escaped in a URL and in a shell.
+// password is a password that must be escaped in URLs and in shells.
 const password = `p@ss/w'rd "$(x)`
 
-// server is git's own, over HTTP with a password, which it knows as a hash.
-// When it is asked for a clone it looks for the password in whatever its user
-// can see of all processes' arguments and environments.
+// server is git's own HTTP server, with a password of which it knows only a hash. When it is asked for a clone, it
+// looks for the password in the arguments and environments of all processes that its user can see.
 const server = `
 import base64, hashlib, http.server, os, subprocess, sys
 want, root = sys.argv[1], os.getcwd()
@@ -163,8 +162,8 @@ func (s gitTests) cloneCommit(t *testing.T) {
 	}
 }
 
-// A clone is only files: nothing in the repository runs, no submodule is fetched, and no LFS server is asked. That holds
-// also where the user's own configuration would allow it.
+// A clone is only files: nothing in the repository runs, no submodule is fetched, and no LFS server is asked. This is
+// so even if the user's own configuration would allow it.
 func (s gitTests) cloneHostile(t *testing.T) {
 	id := s.open(t)
 	s.origin(t, id)
@@ -427,7 +426,7 @@ func (s gitTests) head(t *testing.T, id, dir, rev string) string {
 	return strings.TrimSpace(s.run(t, id, "git -C "+dir+" rev-parse "+rev))
 }
 
-// port waits for a server to say on which port it listens.
+// port waits until a server prints the port on which it listens.
 func (s gitTests) port(t *testing.T, id string) (port string) {
 	t.Helper()
 	eventually(t, "a server listens", func() bool {
@@ -437,7 +436,7 @@ func (s gitTests) port(t *testing.T, id string) (port string) {
 	return port
 }
 
-// unseen fails the test if the password was anywhere that others can look.
+// unseen fails the test if the password was anywhere that other users can look.
 func (s gitTests) unseen(t *testing.T, id string) {
 	t.Helper()
 	look := "cat leak 2>/dev/null; grep -raslF -f /dev/stdin . "

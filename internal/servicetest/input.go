@@ -11,7 +11,7 @@ import (
 	"hutch"
 )
 
-// inputTests are tests of input for a process that runs.
+// inputTests are tests of input for a running process.
 type inputTests struct{ *suite }
 
 func (s inputTests) all() map[string]func(*testing.T) {
@@ -88,7 +88,7 @@ func (s inputTests) processWithoutInput(t *testing.T) {
 	wantKind(t, hutch.NotFound, s.svc.Resize(bounded(t), id, "p-none", hutch.Size{Columns: 80, Rows: 24}), "no process")
 }
 
-// pattern is bytes without an end, of every value.
+// pattern is an endless reader of bytes of every value.
 type pattern struct{ n int }
 
 func (p *pattern) Read(b []byte) (int, error) {
@@ -103,7 +103,7 @@ type failing struct{ error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.error }
 
-// types writes to a process.
+// types writes a text to a process.
 func (s *suite) types(t *testing.T, p hutch.Process, text string) {
 	t.Helper()
 	if err := s.svc.Input(bounded(t), p.SandboxID, p.ID, strings.NewReader(text), false); err != nil {
@@ -113,8 +113,8 @@ func (s *suite) types(t *testing.T, p hutch.Process, text string) {
 
 var errShown = errors.New("shown")
 
-// shows waits until a process has printed text after a cursor, and returns
-// what it has printed from there.
+// shows waits until a process has printed a text after a cursor, and returns everything that it has printed since the
+// cursor.
 func (s *suite) shows(t *testing.T, p hutch.Process, cursor int64, text string) string {
 	t.Helper()
 	var got strings.Builder

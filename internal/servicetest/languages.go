@@ -99,7 +99,7 @@ var uncompilable = map[string]string{
 	"rust": "fn main() { nothing(); }",
 }
 
-// hello are programs that print their argument and what they read.
+// hello are programs that print their argument and their input.
 var hello = map[string]string{
 	"bash":       `read x; echo "$1 $x"`,
 	"c":          "#include <stdio.h>\nint main(int n, char **v) { char s[9]; if (scanf(\"%8s\", s) == 1) printf(\"%s %s\\n\", v[1], s); }",

@@ -9,7 +9,7 @@ import (
 	"hutch"
 )
 
-// networkTests are tests of what a sandbox can reach, as its record says.
+// networkTests are tests of the network rules in a sandbox's record.
 type networkTests struct{ *suite }
 
 func (s networkTests) all() map[string]func(*testing.T) {
@@ -32,7 +32,7 @@ func (s networkTests) networkDefault(t *testing.T) {
 	}
 }
 
-// New rules replace the earlier ones and are kept in their canonical form.
+// networkSet: new rules replace the earlier ones and are kept in their canonical form.
 func (s networkTests) networkSet(t *testing.T) {
 	id := s.open(t)
 	for _, n := range []hutch.Network{
@@ -65,7 +65,7 @@ func (s networkTests) networkAtCreate(t *testing.T) {
 	}
 }
 
-// sentBack reads the network of a new sandbox and sends it back unchanged. It returns the network as each answer has it.
+// sentBack reads the network of a new sandbox and sends it back unchanged. It returns the network in each answer.
 func (s networkTests) sentBack(t *testing.T, sb hutch.Sandbox) map[string]hutch.Network {
 	t.Helper()
 	read, err := s.svc.Network(bounded(t), sb.ID)
@@ -79,7 +79,8 @@ func (s networkTests) sentBack(t *testing.T, sb hutch.Sandbox) map[string]hutch.
 	return map[string]hutch.Network{"made": sb.Network, "read": read.Network, "set": set.Network}
 }
 
-// Header rules are shown without their values. When a network that was read is sent back, the values are kept.
+// networkHeaders: header rules are shown without their values. When a network is read and sent back, the values are
+// kept.
 func (s networkTests) networkHeaders(t *testing.T) {
 	rules := func(host string, value hutch.HiddenValue) hutch.HeaderRules {
 		return hutch.HeaderRules{{Host: host, Headers: map[string]hutch.HiddenValue{"authorization": value}}}
@@ -104,7 +105,7 @@ func (s networkTests) networkHeaders(t *testing.T) {
 	}
 }
 
-// A proxy is shown without its password. When a network that was read is sent back, the password is kept.
+// networkProxy: a proxy is shown without its password. When a network is read and sent back, the password is kept.
 func (s networkTests) networkProxy(t *testing.T) {
 	proxied := func(p hutch.NetworkProxy) hutch.Network { return hutch.Network{Proxy: &p} }
 	want := hutch.NetworkProxy{Address: "proxy.example.com:1080", Username: "ann"}
@@ -139,7 +140,7 @@ func (s networkTests) networkRefused(t *testing.T) {
 	}
 }
 
-// A query waits for a line of the log as long as it says, and no longer.
+// networkLog: a query waits for a line of the log as long as it asks for, and no longer.
 func (s networkTests) networkLog(t *testing.T) {
 	id := s.open(t)
 	log, err := s.svc.Connections(bounded(t), id, hutch.ConnectionQuery{})

@@ -39,7 +39,7 @@ while True:
     threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
 `
 
-// listen starts that server on an address and returns its port.
+// listen starts listener on an address and returns its port.
 func (s portTests) listen(t *testing.T, id, address string) (port int, p hutch.Process) {
 	t.Helper()
 	s.writeText(t, id, "listener.py", listener)
@@ -151,7 +151,7 @@ func (s portTests) watch(t *testing.T) {
 	await(t, events, hutch.PortEvent{Type: hutch.PortClosed, Port: port})
 }
 
-// await waits for an event among others: sandboxes may share a machine.
+// await waits for an event and ignores others, because sandboxes may share a machine.
 func await(t *testing.T, events <-chan hutch.PortEvent, want hutch.PortEvent) {
 	t.Helper()
 	for limit := time.After(patience); ; {
@@ -175,7 +175,7 @@ func (s portTests) dial(t *testing.T, id string, port int) net.Conn {
 	return c
 }
 
-// converse sends a listener a lot, and reads only when all is sent.
+// converse sends much data to a listener, and reads only after all is sent.
 func (s portTests) converse(t *testing.T, id string, port int) {
 	c, err := s.svc.DialPort(bounded(t), id, port)
 	if err != nil {
@@ -242,7 +242,7 @@ func (s portTests) testExpose(t *testing.T) {
 	s.testTokens(t, id, first.Token)
 }
 
-// testTokens expects that port 8080 accepts only the token a_b-c.
+// testTokens checks that port 8080 accepts only the token a_b-c.
 func (s portTests) testTokens(t *testing.T, id, old string) {
 	t.Helper()
 	for token, want := range map[string]bool{"a_b-c": true, old: false, "": false, "x": false} {

@@ -132,7 +132,7 @@ func (s processTests) noRestart(t *testing.T) {
 
 func (s processTests) health(t *testing.T) {
 	id := s.open(t)
-	well := strings.TrimSpace(s.run(t, id, "pwd")) + "/well" // in /tmp it would outlive the sandboxes of the fake driver
+	well := strings.TrimSpace(s.run(t, id, "pwd")) + "/well" // not in /tmp, where it would outlive the sandboxes of the fake driver
 	check := &hutch.HealthCheck{Command: `echo "$COLOUR in $PWD"; test -e ` + well, Interval: 0.1, Retries: 2}
 	p := s.start(t, id, hutch.ProcessRequest{Command: "sleep 300", Dir: "/tmp", Env: map[string]string{"COLOUR": "red"}, Care: hutch.Care{Health: check}})
 	if p.Health == nil || p.Health.Status != hutch.HealthStarting || p.Health.CheckedAt != nil {
@@ -177,7 +177,7 @@ func (s processTests) hangingCheck(t *testing.T) {
 		t.Fatalf("waiting for its health: %+v, %v", res, err)
 	}
 	s.ends(t, p)
-	s.gone(t, id, find) // the processes that the checks have left are gone, too
+	s.gone(t, id, find) // processes that the checks have left behind are gone too
 }
 
 func (s processTests) noCheck(t *testing.T) {
@@ -197,7 +197,7 @@ func (s processTests) stopSignal(t *testing.T) {
 	if err := s.svc.Signal(bounded(t), id, p.ID, 28); err != nil {
 		t.Fatal(err)
 	}
-	if p = s.until(t, p, "has ended", ended); *p.ExitCode != 3 || p.Restarts != 0 { // it has ended, and is not restarted
+	if p = s.until(t, p, "has ended", ended); *p.ExitCode != 3 || p.Restarts != 0 { // the process has ended and is not restarted
 		t.Errorf("%+v", p)
 	}
 }
@@ -239,7 +239,7 @@ func (s processTests) refused(t *testing.T) {
 		"no check":       {Command: "true", Care: hutch.Care{Health: &hutch.HealthCheck{}}},
 		"busy check":     {Command: "true", Care: hutch.Care{Health: &hutch.HealthCheck{Command: "true", Interval: 0.01}}},
 		"two programs":   {Command: "true", Entrypoint: true},
-		"no entrypoint":  {Entrypoint: true}, // the image host names none
+		"no entrypoint":  {Entrypoint: true}, // the host image has no entrypoint
 	} {
 		_, err := s.svc.StartProcess(bounded(t), id, req)
 		wantKind(t, hutch.Invalid, err, "%s", name)
@@ -284,7 +284,7 @@ func (s processTests) newestKept(t *testing.T) {
 	}
 }
 
-// knows checks that the lists and the sandbox's record hold the process as it is.
+// knows checks that the lists and the sandbox's record show the process as it is now.
 func (s *suite) knows(t *testing.T, p hutch.Process) {
 	t.Helper()
 	ps, err := s.svc.Processes(bounded(t), p.SandboxID)
@@ -297,7 +297,7 @@ func (s *suite) knows(t *testing.T, p hutch.Process) {
 	}
 }
 
-// ends kills a process, which then stays dead.
+// ends kills a process, and checks that it stays dead.
 func (s *suite) ends(t *testing.T, p hutch.Process) {
 	t.Helper()
 	if err := s.svc.Signal(bounded(t), p.SandboxID, p.ID, 9); err != nil {
@@ -335,7 +335,7 @@ func (s *suite) read(t *testing.T, req hutch.LogsRequest) (string, int64) {
 	return got.String(), next
 }
 
-// logTests are tests of output of background processes.
+// logTests are tests of the output of background processes.
 type logTests struct{ *suite }
 
 func (s logTests) all() map[string]func(*testing.T) {
@@ -489,7 +489,7 @@ func (s logTests) badCursors(t *testing.T) {
 	wantKind(t, hutch.Invalid, err, "cursor -1")
 }
 
-// neighbourTests are tests of two sandboxes beside each other.
+// neighbourTests are tests of two sandboxes at the same time.
 type neighbourTests struct{ *suite }
 
 func (s neighbourTests) all() map[string]func(*testing.T) {

@@ -94,7 +94,7 @@ func TestResumableSurvivesItsConnections(t *testing.T) {
 	}
 }
 
-// overREST is a server with one sandbox; the URL is that of its commands.
+// overREST returns a server with one sandbox, and the URL for running commands in it.
 func overREST(t *testing.T) (svc hutch.Service, id, url string) {
 	t.Helper()
 	svc = newEngine(t)
@@ -153,7 +153,7 @@ func TestResumableByLastEventID(t *testing.T) {
 	}
 }
 
-// eventsOf are the lines of a stream of events.
+// eventsOf iterates over the lines of a stream of events.
 func eventsOf(t *testing.T, req *http.Request) func(yield func(string) bool) {
 	t.Helper()
 	req.Header.Set("Accept", "text/event-stream")
@@ -174,7 +174,7 @@ func eventsOf(t *testing.T, req *http.Request) func(yield func(string) bool) {
 	}
 }
 
-// Over a WebSocket, too, a command that outlives its connection can be cancelled.
+// A command that outlives its connection can also be cancelled over a WebSocket.
 func TestResumableIsCancelledOverWebSocket(t *testing.T) {
 	t.Parallel()
 	svc, id, url := overREST(t)
@@ -198,7 +198,7 @@ func TestResumableIsCancelledOverWebSocket(t *testing.T) {
 			break
 		}
 		if kind != websocket.MessageText {
-			send(`{"cancel": true}`) // it prints, so it runs
+			send(`{"cancel": true}`) // the command has printed, so it is running
 			continue
 		}
 		if last = string(m); exec.ExecID == "" {

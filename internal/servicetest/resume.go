@@ -18,7 +18,7 @@ type collector struct {
 	t      *testing.T
 	data   bytes.Buffer
 	cursor int64
-	leave  int // after that many bytes; 0 is never
+	leave  int // disconnect after this many bytes; 0 is never
 }
 
 func (c *collector) output(o hutch.Output) error {
@@ -66,7 +66,7 @@ func (s resumeTests) all() map[string]func(*testing.T) {
 func (s resumeTests) noGap(t *testing.T) {
 	id := s.open(t)
 	exec, c := s.drop(t, id, hutch.ExecRequest{Command: "for i in $(seq 300); do echo line $i; sleep 0.002; done; exit 3"}, 1)
-	for range 5 { // times that the connection is lost
+	for range 5 { // how often the connection is lost
 		c.leave = c.data.Len() + 40
 		if _, err := s.svc.ResumeExec(bounded(t), id, exec, c.cursor, c.output); !errors.Is(err, errLeft) {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func (s resumeTests) readAgain(t *testing.T) {
 func (s resumeTests) nothingLost(t *testing.T) {
 	id := s.open(t)
 	exec, c := s.drop(t, id, hutch.ExecRequest{Command: "seq 1000000"}, 100_000)
-	time.Sleep(100 * time.Millisecond) // in which the program could print all of it
+	time.Sleep(100 * time.Millisecond) // long enough for the program to print everything, if nothing held it back
 	res, err := s.svc.ResumeExec(bounded(t), id, exec, c.cursor, c.output)
 	if err != nil || !res.Success() || !res.Truncated {
 		t.Fatalf("%v, %v", res.ExitCode, err)

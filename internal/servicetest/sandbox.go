@@ -186,7 +186,7 @@ func (s createTests) cancelled(t *testing.T) {
 	wantKind(t, hutch.NotFound, err, "after the cancelled create")
 }
 
-// verbs returns all calls about one sandbox but Create.
+// verbs returns all calls about one sandbox except Create.
 func (s *suite) verbs(t *testing.T, id string) map[string]func() error {
 	ctx := bounded(t)
 	nothing := func(hutch.Output) error { return nil }
@@ -242,7 +242,7 @@ func (s listTests) filters(t *testing.T) {
 	}
 }
 
-// listed lists the ids that the filter chooses, as far as they are among ours.
+// listed returns those ids of ours that a list with the filter has.
 func (s listTests) listed(t *testing.T, f hutch.Filter, ours ...string) (ids []string) {
 	t.Helper()
 	list, err := s.svc.Sandboxes(bounded(t), f)
@@ -257,7 +257,7 @@ func (s listTests) listed(t *testing.T, f hutch.Filter, ours ...string) (ids []s
 	return ids
 }
 
-// destroyTests are tests of the end of a sandbox by request.
+// destroyTests are tests of destroying sandboxes.
 type destroyTests struct{ *suite }
 
 func (s destroyTests) all() map[string]func(*testing.T) {
@@ -307,7 +307,7 @@ func (s destroyTests) force(t *testing.T) {
 	if _, err := s.svc.Destroy(bounded(t), id, true); err != nil {
 		t.Fatal(err)
 	}
-	s.gone(t, s.open(t), find) // another sandbox can see the processes only where sandboxes share a host view
+	s.gone(t, s.open(t), find) // checked from another sandbox, which sees the processes only if sandboxes share a machine
 }
 
 func (s destroyTests) endsCommands(t *testing.T) {
@@ -334,7 +334,7 @@ func (s destroyTests) freesID(t *testing.T) {
 	}
 }
 
-// idleTests are tests of sandboxes that end, stop or wake by time.
+// idleTests are tests of sandboxes that end, stop or wake after some time.
 type idleTests struct{ *suite }
 
 func (s idleTests) all() map[string]func(*testing.T) {

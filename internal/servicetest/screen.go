@@ -17,7 +17,7 @@ import (
 type screenTests struct{ *suite }
 
 func (s screenTests) all() map[string]func(*testing.T) {
-	if s.NoIsolation { // display :0 and port 5900 would be the machine's
+	if s.NoIsolation { // display :0 and port 5900 would be those of the machine
 		return nil
 	}
 	tests := map[string]func(*testing.T){"None": s.noScreen}
@@ -27,7 +27,7 @@ func (s screenTests) all() map[string]func(*testing.T) {
 	return tests
 }
 
-// noScreen: what only looks starts nothing.
+// noScreen: calls that only look do not start a screen.
 func (s screenTests) noScreen(t *testing.T) {
 	id := s.open(t)
 	_, err := s.svc.Screenshot(bounded(t), id, hutch.ScreenshotRequest{})
@@ -68,7 +68,7 @@ func (s screenTests) withScreen(t *testing.T) string {
 	return id
 }
 
-// act does actions.
+// act does some actions on the screen.
 func (s screenTests) act(t *testing.T, id string, actions ...hutch.ScreenAction) hutch.ControlResult {
 	t.Helper()
 	res, err := s.svc.ControlScreen(bounded(t), id, hutch.ControlRequest{Actions: actions})
@@ -168,7 +168,7 @@ func (s screenTests) useScreen(t *testing.T) {
 	}
 }
 
-// useMouse looks at the pointer through X itself: which buttons are down, and who can move it.
+// useMouse checks through X itself which buttons are down, and which viewers can move the pointer.
 func (s screenTests) useMouse(t *testing.T) {
 	id := s.withScreen(t)
 	at := func(x, y int) hutch.Point { return hutch.Point{X: x, Y: y} }
@@ -197,7 +197,7 @@ func (s screenTests) useMouse(t *testing.T) {
 		return lit(s.picture(t, id, left)) < before/2
 	})
 	s.act(t, id, hutch.ScreenAction{Action: hutch.LeftMouseUp})
-	s.act(t, id, hutch.ScreenAction{Action: hutch.MouseMove, Coordinate: []int{160, 110}}) // the button is up: nothing moves
+	s.act(t, id, hutch.ScreenAction{Action: hutch.MouseMove, Coordinate: []int{160, 110}}) // the button is up, so the window does not move
 	if n := lit(s.picture(t, id, left)); n > before/2 {
 		t.Errorf("the window follows a button that is up: %d of %d pixels", n, before)
 	}
@@ -214,7 +214,7 @@ func (s screenTests) useMouse(t *testing.T) {
 	}
 }
 
-// view is a viewer that moves the pointer, and waits for a picture of one pixel.
+// view connects a viewer, which moves the pointer and waits for a picture of one pixel.
 func (s screenTests) view(t *testing.T, id string, control bool, x, y byte) {
 	t.Helper()
 	conn, err := s.svc.ViewScreen(bounded(t), id, control)
@@ -236,7 +236,7 @@ func (s screenTests) view(t *testing.T, id string, control bool, x, y byte) {
 	}
 }
 
-// useBrowser opens pages in Chromium, and asks its DevTools which are open.
+// useBrowser opens pages in Chromium, and asks its DevTools which pages are open.
 func (s screenTests) useBrowser(t *testing.T) {
 	id := s.make(t, hutch.CreateRequest{Limits: hutch.Limits{Memory: 1536, Disk: 512}}).ID
 	if res := s.do(t, id, hutch.ExecRequest{Command: "command -v Xtigervnc chromium"}); !res.Success() {
@@ -267,7 +267,7 @@ func (s screenTests) useBrowser(t *testing.T) {
 	fork := copies[0].ID
 	t.Cleanup(func() { s.remove(t, fork) })
 	if list, err := s.svc.Processes(bounded(t), fork); err != nil || len(list) == 0 || !list[0].Status.Live() {
-		return // only files
+		return // the copy has only files, and no memory
 	}
 	eventually(t, "the copy shows the page", func() bool { return lit(s.picture(t, fork, hutch.ScreenshotRequest{})) > 100_000 })
 	if !open(fork, "two") {

@@ -49,8 +49,8 @@ func (s snapshotTests) keep(t *testing.T, id string, req hutch.SnapshotRequest) 
 	return snap
 }
 
-// A sandbox starts with the state that the snapshot saved, under its own name; later changes on either side do not
-// show on the other.
+// beginsAsSnapshot: a sandbox starts with the state in the snapshot, under its own name. Later changes in the sandbox
+// or in its original do not show in the other.
 func (s snapshotTests) beginsAsSnapshot(t *testing.T) {
 	parent := s.make(t, hutch.CreateRequest{Env: map[string]string{"COLOUR": "green", "SHAPE": "round"}, Network: hutch.Network{Mode: hutch.NetworkNone}}).ID
 	s.run(t, parent, "echo kept > file")
@@ -78,7 +78,7 @@ func (s snapshotTests) beginsAsSnapshot(t *testing.T) {
 	}
 }
 
-// Files are unchanged, with their permissions.
+// filesKeepModes: files are unchanged, and keep their permissions.
 func (s snapshotTests) filesKeepModes(t *testing.T) {
 	parent := s.open(t)
 	s.run(t, parent, "umask 0; mkdir all; mkdir -m 1777 sticky; echo in > all/file; mkdir fixed; echo in > fixed/file; chmod 500 fixed; echo '#!/bin/sh' > tool; chmod 4775 tool")
@@ -93,8 +93,8 @@ func (s snapshotTests) filesKeepModes(t *testing.T) {
 	}
 }
 
-// If a snapshot has memory, programs and contexts continue in it; they choose
-// other random numbers than elsewhere.
+// snapshotsHaveMemory: if a snapshot has memory, programs and contexts continue in a sandbox made from it. Their random
+// numbers differ from those in other sandboxes.
 func (s snapshotTests) snapshotsHaveMemory(t *testing.T) {
 	parent := s.open(t)
 	s.python(t, parent, "import random; held = 41; random.seed(1)")
@@ -184,8 +184,8 @@ func (s snapshotTests) forks(t *testing.T) {
 	}
 }
 
-// Each copy has the files as its own, even where copies share them: it can change them all, be copied again, and
-// outlive the original.
+// sharesFiles: each copy behaves as if it had its own files, even if copies share them on disk. It can change them all,
+// be copied again, and outlive the original.
 func (s snapshotTests) sharesFiles(t *testing.T) {
 	parent := s.open(t)
 	s.run(t, parent, "mkdir -p d/e; echo one > d/file; ln d/file linked; echo two > d/e/file; head -c 5000000 /dev/urandom > large; sha256sum large > sum")
@@ -225,7 +225,7 @@ func (s snapshotTests) sharesFiles(t *testing.T) {
 	}
 }
 
-// diff compares, and describes each change of a file in the folder of the tests.
+// diff compares a snapshot, and describes each changed file in the folder of the tests.
 func (s snapshotTests) diff(t *testing.T, snapshot string, req hutch.SnapshotDiffRequest) (hutch.SnapshotDiff, map[string]string) {
 	t.Helper()
 	if req.Path == "" && !s.NoIsolation {
@@ -255,7 +255,7 @@ func (s snapshotTests) diff(t *testing.T, snapshot string, req hutch.SnapshotDif
 	return d, changes
 }
 
-// Differences between two snapshots, and between a snapshot and the sandbox as it is now.
+// comparesSnapshots tests the differences between two snapshots, and between a snapshot and the sandbox as it is now.
 func (s snapshotTests) comparesSnapshots(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, `umask 22; mkdir d dir; printf 'one\ntwo\nthree\n' >text; echo same >same; echo gone >gone; ln -s here link; echo x >mode; chmod 600 mode; printf '\0a' >binary
@@ -299,7 +299,7 @@ func (s snapshotTests) comparesSnapshots(t *testing.T) {
 	s.comparesText(t, before.ID, after.ID)
 }
 
-// comparesText looks at the text of the changes that comparesSnapshots made.
+// comparesText checks the text of the changes that comparesSnapshots made.
 func (s snapshotTests) comparesText(t *testing.T, before, after string) {
 	t.Helper()
 	d, _ := s.diff(t, before, hutch.SnapshotDiffRequest{To: after, Text: true})
@@ -324,7 +324,7 @@ func (s snapshotTests) comparesText(t *testing.T, before, after string) {
 	}
 }
 
-// Comparing wakes no sandbox that sleeps or is paused, unless that is asked for.
+// comparesAsleep: comparing does not wake a sleeping or paused sandbox, unless the request says so.
 func (s snapshotTests) comparesAsleep(t *testing.T) {
 	id := s.open(t)
 	s.run(t, id, "umask 22; echo before >file")
@@ -374,7 +374,7 @@ func (s snapshotTests) comparesAsleep(t *testing.T) {
 	wantKind(t, hutch.NotFound, err, "compare with a sandbox that is gone")
 }
 
-// A paused sandbox does not run, can be looked at, and continues for a caller that uses it.
+// pauses: a paused sandbox does not run, can be looked at, and continues when a caller uses it.
 func (s snapshotTests) pauses(t *testing.T) {
 	id := s.open(t)
 	p := s.start(t, id, hutch.ProcessRequest{Command: "while :; do date +%N; sleep 0.01; done"})
@@ -413,8 +413,8 @@ func (s snapshotTests) pauses(t *testing.T) {
 	}
 }
 
-// A sandbox sleeps when it is asked to, after its last use and also with keepAlive, and wakes with what it had. Where memory cannot be
-// kept, a background process is never lost.
+// hibernates: a sandbox sleeps on request once it is no longer used, even with keepAlive, and wakes with its former
+// state. On a runtime that cannot keep memory, a background process is never lost.
 func (s snapshotTests) hibernates(t *testing.T) {
 	id := s.open(t)
 	awake := true
@@ -458,8 +458,8 @@ func (s snapshotTests) hibernates(t *testing.T) {
 	}
 }
 
-// With FilesOnly a sandbox is stopped on any runtime, also one that is paused. Its processes are asked to end before
-// they are killed, and its files stay.
+// hibernatesFilesOnly: with FilesOnly, a sandbox is stopped on any runtime, even if it is paused. Its processes are
+// asked to end before they are killed, and its files stay.
 func (s snapshotTests) hibernatesFilesOnly(t *testing.T) {
 	id := s.open(t)
 	p := s.start(t, id, hutch.ProcessRequest{Command: "trap 'echo bye >ended; exit' TERM; echo >ready; while :; do sleep 0.05; done"})

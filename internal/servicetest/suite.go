@@ -1,7 +1,6 @@
-// Package servicetest is the contract that every hutch.Service keeps, as
-// tests: the engine on each of its runtimes, policy around it, and the client
-// over HTTP are all held to it. What package hutch promises in words is
-// promised here in commands, which use only bash, coreutils, python3 and git.
+// Package servicetest is the contract that every hutch.Service keeps, as tests: the engine on each of its runtimes,
+// policy around it, and the client over HTTP must all pass them. They check with commands what package hutch promises
+// in words. The commands use only bash, coreutils, python3 and git.
 package servicetest
 
 import (
@@ -17,20 +16,19 @@ import (
 
 // Options describe the service under test.
 type Options struct {
-	// Runtime is asked for in every create; empty for the default.
+	// Runtime is the runtime that every create requests; empty for the default.
 	Runtime string
-	// NoIsolation is for sandboxes that share one machine, as in tests without
-	// a runtime: they have their own folder to work in and nothing else.
+	// NoIsolation is for sandboxes that share one machine, as in tests without a runtime. They have nothing of their
+	// own but a working folder.
 	NoIsolation bool
 	// Image is the image of sandboxes that name none; default host. It has bash, coreutils, python3, git and node.
 	Image string
-	// Screens tests real screens too, which takes some 10 s of a machine.
+	// Screens also tests real screens, which takes about 10 s of a whole machine.
 	Screens bool
 }
 
-// Run tests the service that open returns, which is called once. The service
-// has nothing to do but the tests, room for 40 sandboxes, and the defaults of
-// the documentation.
+// Run tests the service that open returns, which is called once. No one else uses the service, it has capacity for 40
+// sandboxes, and its defaults are those of the documentation.
 func Run(t *testing.T, open func(t *testing.T) hutch.Service, opts ...Options) {
 	s := &suite{svc: open(t)}
 	if len(opts) > 0 {
@@ -84,10 +82,10 @@ type suite struct {
 	Options
 }
 
-// patience is the longest time for anything, much longer than anything is expected to take.
+// patience is the time limit for everything, much longer than anything should take.
 const patience = time.Minute
 
-// bounded returns a context that ends before the test binary loses patience.
+// bounded returns a context that ends before the test binary's own timeout.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -122,7 +120,7 @@ func (s *suite) open(t *testing.T) string {
 	return s.make(t, hutch.CreateRequest{}).ID
 }
 
-// run runs a command that does not fail, and returns its stdout.
+// run runs a command and returns its stdout. The test fails if the command fails.
 func (s *suite) run(t *testing.T, id, command string) string {
 	t.Helper()
 	res := s.do(t, id, hutch.ExecRequest{Command: command})
@@ -132,7 +130,7 @@ func (s *suite) run(t *testing.T, id, command string) string {
 	return string(res.Stdout)
 }
 
-// do runs a command. The test fails unless there is a result, whatever it is.
+// do runs a command. The test fails if there is no result; any result is accepted.
 func (s *suite) do(t *testing.T, id string, req hutch.ExecRequest) hutch.ExecResult {
 	t.Helper()
 	res, err := s.svc.Exec(bounded(t), id, req, nil)
@@ -181,7 +179,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// mark returns an environment by which a command and all it starts can be found.
+// mark returns an environment that marks a command and everything it starts, and a command that finds those processes.
 func mark() (env map[string]string, find string) {
 	name := hutch.NewID("mark")
 	return map[string]string{"HUTCH_MARK": name}, "grep -alF HUTCH_MARK=" + name + " /proc/[0-9]*/environ 2>/dev/null || true"
@@ -193,7 +191,7 @@ func (s *suite) gone(t *testing.T, id, find string) {
 	eventually(t, "all processes of the command are gone", func() bool { return s.run(t, id, find) == "" })
 }
 
-// wantLimit wants an Exhausted error that names the limit, for programs that act on it.
+// wantLimit fails the test unless err is an Exhausted error that names the limit.
 func wantLimit(t *testing.T, limit string, err error, what string) {
 	t.Helper()
 	wantKind(t, hutch.Exhausted, err, "%s", what)

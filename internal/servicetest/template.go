@@ -42,8 +42,9 @@ func (s templateTests) template(t *testing.T, req hutch.TemplateRequest) hutch.S
 	return snap
 }
 
-// A sandbox of a template has what the template has: its process runs and is ready, its type, labels, environment
-// and network are the template's, and there are no more than the template allows. Nothing of the making is left.
+// templateIsReady: in a sandbox of a template, the template's process is running and ready. The sandbox has the type,
+// labels, environment and network of the template. There are at most as many sandboxes as the template allows. Nothing
+// is left from making the template.
 func (s templateTests) templateIsReady(t *testing.T) {
 	name := hutch.NewID("tmpl")
 	snap := s.template(t, hutch.TemplateRequest{
@@ -84,7 +85,7 @@ func (s templateTests) templateIsReady(t *testing.T) {
 	}
 }
 
-// A template of a sandbox has its state.
+// templateOfSandbox: a template that is made from a sandbox has the state of that sandbox.
 func (s templateTests) templateOfSandbox(t *testing.T) {
 	id, name := s.open(t), hutch.NewID("tmpl")
 	s.run(t, id, "echo kept > file")
@@ -95,7 +96,7 @@ func (s templateTests) templateOfSandbox(t *testing.T) {
 	}
 }
 
-// Each tag is a separate name, except latest, and a template can be replaced.
+// templateNames: each tag is a separate name, except latest, which can be left out. A template can be replaced.
 func (s templateTests) templateNames(t *testing.T) {
 	id, name := s.open(t), hutch.NewID("tmpl")
 	make := func(name, content string, replace bool) error {
@@ -134,7 +135,8 @@ func (s templateTests) templateNames(t *testing.T) {
 	}
 }
 
-// A template can have several names. A name moves on request, and a template is deleted with its last name.
+// templateTags: a template can have several names. A name can be moved to another template, and a template is deleted
+// with its last name.
 func (s templateTests) templateTags(t *testing.T) {
 	id, name := s.open(t), hutch.NewID("tmpl")
 	v1 := s.template(t, hutch.TemplateRequest{Name: name + ":v1", From: id, FilesOnly: true})
@@ -198,7 +200,7 @@ func (s templateTests) templateTags(t *testing.T) {
 	wantKind(t, hutch.Invalid, err, "a bad name")
 }
 
-// A template that does not become ready is not kept, and the error contains what its program printed.
+// templateFails: a template that does not become ready is not kept, and the error contains what its program printed.
 func (s templateTests) templateFails(t *testing.T) {
 	for start, word := range map[string]string{
 		"echo no such thing; exit 3": `exit code 3 before it was ready; at last it printed "no such thing"`,

@@ -101,7 +101,7 @@ func (s terminalTests) drawing(t *testing.T) {
 	if err := s.svc.Resize(bounded(t), id, p.ID, hutch.Size{Columns: 100, Rows: 40}); err != nil {
 		t.Fatal(err)
 	}
-	s.types(t, p, "x") // wakes the program if the signal came just before it began to wait for keys
+	s.types(t, p, "x") // wakes the program if it missed the signal before it began to wait for keys
 	s.shows(t, p, 0, "now 40 100")
 	s.types(t, p, "q")
 	s.shows(t, p, 0, "left\r\n")
@@ -135,7 +135,7 @@ func (s terminalTests) hangUp(t *testing.T) {
 	env, find := mark()
 	p := s.bash(t, id, env)
 	s.types(t, p, "bash -c 'echo run''ning; sleep 300'\r")
-	s.shows(t, p, 0, "running\r\n") // now the command is in the foreground; the kernel hangs up only on that
+	s.shows(t, p, 0, "running\r\n") // now the command is in the foreground; the kernel sends SIGHUP only to that
 	if err := s.svc.Signal(bounded(t), id, p.ID, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func (s terminalTests) viewers(t *testing.T) {
 		group.Go(func() { views[i], _ = s.follow(t, p, 0) })
 	}
 	slow := make(chan struct{})
-	group.Go(func() { // a client that reads nothing holds up no other
+	group.Go(func() { // a client that does not read must not delay others
 		s.svc.Logs(bounded(t), hutch.LogsRequest{SandboxID: id, ProcessID: p.ID, Follow: true}, func(hutch.Output) error {
 			<-slow
 			return errShown
@@ -161,7 +161,7 @@ func (s terminalTests) viewers(t *testing.T) {
 	for i := range 20 {
 		s.types(t, p, fmt.Sprintf("seq %d; echo é\r", 10*i))
 	}
-	s.shows(t, p, 0, "190\r\né\r\n") // otherwise the echo of the following input might be in it
+	s.shows(t, p, 0, "190\r\né\r\n") // otherwise the echo of the next input could be in the middle of this output
 	s.types(t, p, "exit\r")
 	s.until(t, p, "has ended", ended)
 	close(slow)

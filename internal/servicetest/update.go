@@ -10,7 +10,7 @@ import (
 	"hutch"
 )
 
-// updateTests are tests of changes of a sandbox that exists.
+// updateTests are tests of changes to an existing sandbox.
 type updateTests struct{ *suite }
 
 func (s updateTests) all() map[string]func(*testing.T) {

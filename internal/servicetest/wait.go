@@ -29,8 +29,8 @@ func (s waitTests) all() map[string]func(*testing.T) {
 	}
 }
 
-// lateServer listens on a port of its choice after a while, prints it, and answers
-// GET /503 with 503, GET /200 with 200 and so on.
+// lateServer after a while listens on a port of its choice, prints the port, and answers GET /503 with 503, GET /200
+// with 200 and so on.
 const lateServer = `
 import http.server, time
 class H(http.server.BaseHTTPRequestHandler):
@@ -50,7 +50,7 @@ s.server_activate()
 s.serve_forever()
 `
 
-// wait waits for a process, and fails the test with any error.
+// wait waits for a process. The test fails on any error.
 func (s waitTests) wait(t *testing.T, p hutch.Process, req hutch.WaitRequest) hutch.WaitResult {
 	t.Helper()
 	began := time.Now()

@@ -29,7 +29,7 @@ func (s watchTests) all() map[string]func(*testing.T) {
 	}
 }
 
-// watching is a watch that runs.
+// watching is a running watch.
 type watching struct {
 	t      *testing.T
 	base   string
@@ -38,7 +38,7 @@ type watching struct {
 	stop   context.CancelFunc
 }
 
-// look watches a folder, and returns when nothing is missed any more.
+// look watches a folder. When it returns, no later change will be missed.
 func (s watchTests) look(t *testing.T, id string, req hutch.WatchRequest) *watching {
 	t.Helper()
 	top, err := s.svc.Stat(bounded(t), id, req.Path)
@@ -60,7 +60,7 @@ func (s watchTests) look(t *testing.T, id string, req hutch.WatchRequest) *watch
 	return w
 }
 
-// next waits for an event, as one word.
+// next waits for an event, and returns it as one word.
 func (w *watching) next() string {
 	w.t.Helper()
 	select {
@@ -93,7 +93,7 @@ func (w *watching) word(e hutch.FileEvent) string {
 	return word
 }
 
-// want fails unless the next events are these.
+// want fails the test unless the next events are the given ones.
 func (w *watching) want(words ...string) {
 	w.t.Helper()
 	for _, want := range words {
@@ -150,7 +150,7 @@ func (s watchTests) watchBurst(t *testing.T) {
 	for {
 		e := w.next()
 		if e == "overflow" {
-			t.Log("overflow") // which is allowed, if it is reported
+			t.Log("overflow") // an overflow is allowed if it is reported
 			return
 		}
 		if e == "create end" {

@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "rewrite the table of docs/verbs.md")
 
 const page = "../../docs/verbs.md"
 
-// The page lists the verbs as the table has them.
+// TestPage: the documentation page lists the verbs exactly as the table has them.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	was, err := os.ReadFile(page)

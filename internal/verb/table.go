@@ -2,7 +2,7 @@ package verb
 
 import "hutch"
 
-// The scopes of groups of verbs: a caller needs one of a list.
+// The scopes of groups of verbs. A caller needs one scope of the list.
 var (
 	see        = []hutch.Scope{hutch.ScopeRead, hutch.ScopeExec, hutch.ScopeFiles}
 	follow     = []hutch.Scope{hutch.ScopeRead, hutch.ScopeExec}
@@ -50,7 +50,7 @@ func owning(name string, scopes []hutch.Scope, routes ...string) Verb {
 	return Verb{Name: name, Routes: routes, Scopes: scopes, About: Sandbox}
 }
 
-// keeping returns a verb on other data of an owner than sandboxes.
+// keeping returns a verb on data of an owner other than sandboxes.
 func keeping(name string, scopes []hutch.Scope, routes ...string) Verb {
 	return Verb{Name: name, Routes: routes, Scopes: scopes, About: Owner}
 }
@@ -117,8 +117,8 @@ var table = []Verb{
 	looking("Pack", read, "GET "+files+"/archive"),
 	acting("Unpack", change, "PUT "+files+"/archive"),
 
-	// Ports. Only the owner exposes a port, as only the owner shares a sandbox; a caller that may write to a sandbox
-	// may connect to a port in it.
+	// Ports. Only the owner may expose a port, just as only the owner may share a sandbox. A caller with write access
+	// to a sandbox may connect to its ports.
 	owning("Expose", ports, "POST "+sandbox+"/ports"),
 	owning("Unexpose", ports, "DELETE "+port),
 	looking("Ports", seePorts, "GET "+sandbox+"/ports"),
@@ -165,7 +165,7 @@ var table = []Verb{
 	keeping("Secrets", run, "GET /v1/secrets").looks(),
 	keeping("DeleteSecret", run, "DELETE /v1/secrets/{name}"),
 
-	// Images. Their references hold slashes, so they are parameters.
+	// Images. References of images contain slashes, so they are query parameters.
 	keeping("PullImage", run, "POST "+images+"/pull"),
 	keeping("LoadImages", run, "PUT "+images+"/archive"),
 	owning("CommitImage", run, "POST "+sandbox+"/image"),
@@ -222,7 +222,7 @@ var table = []Verb{
 	// Histories
 	looking("StatsHistory", see, "GET "+sandbox+"/stats"),
 
-	// SSH. A key has the rights of its owner's token, so the verbs accept any token that has a right there.
+	// SSH. A key has the rights of its owner's token, so these verbs accept any token with a right that SSH can use.
 	serving("SSHServer", byKey, "GET "+ssh).looks(),
 	keeping("AddSSHKey", byKey, "POST "+ssh+"/keys"),
 	keeping("SSHKeys", byKey, "GET "+ssh+"/keys").looks(),

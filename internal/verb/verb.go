@@ -1,9 +1,9 @@
 // Package verb describes all operations of Hutch in one table. Each method of [hutch.Service] and of its companion
 // interfaces has a row.
 //
-// The table is the only definition of a verb's properties. Policy reads from it who may call the verb, quota how the verb
-// counts, and the audit log whether the verb changes anything. REST and the Go client read the verb's paths. A method
-// without a row is refused to every caller, and a test finds it.
+// The table is the only definition of a verb's properties. Package policy reads from it who may call the verb, package
+// quota how the verb counts, and package audit whether the verb changes anything. REST and the Go client read the
+// verb's paths. A method without a row is refused to every caller, and a test fails.
 package verb
 
 import "hutch"
@@ -12,11 +12,11 @@ import "hutch"
 type Verb struct {
 	Name string // the method, such as "Exec"
 
-	// Routes are where REST serves the verb, each "METHOD /path/{parameter}".
-	// The Go client calls the first. A verb with none has no REST call of its own.
+	// Routes are the REST routes of the verb, each "METHOD /path/{parameter}". The Go client calls the first. A verb
+	// without routes has no REST call of its own.
 	Routes []string
 
-	// Scopes: a caller needs one of them.
+	// Scopes are the scopes of the verb; a caller needs one of them.
 	Scopes []hutch.Scope
 
 	// Access is what a grant on another owner's sandbox must allow. It is empty for verbs that only the owner can
@@ -38,12 +38,11 @@ type Verb struct {
 type Subject int
 
 const (
-	// Server verbs concern no sandbox and count as no sandbox operation.
+	// Server verbs are about the server. They do not count as sandbox operations.
 	Server Subject = iota
-	// Owner verbs concern what the caller owns, but no sandbox that exists.
-	// They count as sandbox operations.
+	// Owner verbs are about data of the caller other than an existing sandbox. They count as sandbox operations.
 	Owner
-	// Sandbox verbs name an existing sandbox, and count as operations on it.
+	// Sandbox verbs are about an existing sandbox, and count as operations on it.
 	Sandbox
 )
 
@@ -73,7 +72,7 @@ type Call struct {
 	Target  string // the object of the call in the sandbox, for the record: a path, a process, a command
 	Request any    // the request, if the verb has one
 
-	// Runs is true when this call also runs something, though its verb only looks: it then needs the scope of Exec.
+	// Runs is true when the call runs something although its verb only looks. The call then needs the scope of Exec.
 	Runs bool
 	// Secrets is true when the call asks for secrets of the sandbox's owner.
 	Secrets bool

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/verb"
 )
 
-// beside are verbs that are not methods of an interface of package hutch.
+// beside are the verbs that are not methods of interfaces of package hutch.
 var beside = []string{"Audit", "Metrics"}
 
 // Every method has one row, and every row is a method.
@@ -36,7 +36,7 @@ func TestTableIsTheInterfaces(t *testing.T) {
 	}
 }
 
-// A row says who may call the verb, and is consistent.
+// Each row says who may call the verb, and its fields are consistent.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}

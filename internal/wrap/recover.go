@@ -7,8 +7,9 @@ import (
 	"hutch/internal/verb"
 )
 
-// Recovering returns a hook that turns a panic into the error of its call, which told returns. It is for surfaces
-// without an HTTP server: there a panic would end the process, and with it the calls of all callers.
+// Recovering returns a hook that turns a panic in a call into an error of that call. told reports the panic and returns
+// that error. The hook is for surfaces without an HTTP server, where a panic would otherwise end the process with the
+// calls of all callers.
 func Recovering(told func(ctx context.Context, verb string, cause any, stack []byte) error) Hook {
 	return func(ctx context.Context, c verb.Call, _ any, run func(context.Context) error) (err error) {
 		defer func() {

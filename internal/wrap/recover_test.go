@@ -10,7 +10,7 @@ import (
 	"hutch/internal/wrap"
 )
 
-// broken panics in a verb, and refuses another.
+// broken panics in one verb, and refuses another one.
 type broken struct{ hutch.Service }
 
 func (broken) Stat(context.Context, string, string) (hutch.FileInfo, error) { panic("of a test") }

@@ -172,7 +172,7 @@ func (s *Service) Screenshot(ctx context.Context, sandbox string, req hutch.Scre
 	})
 }
 
-// ControlScreen implements hutch.Screens. What is typed can be a password, and is not for the record.
+// ControlScreen implements hutch.Screens. Typed text can be a password, so it is not recorded.
 func (s *Service) ControlScreen(ctx context.Context, sandbox string, req hutch.ControlRequest) (hutch.ControlResult, error) {
 	return Around(ctx, s.Hook, verb.Call{Verb: "ControlScreen", Sandbox: sandbox, Target: req.Names()}, func(ctx context.Context) (hutch.ControlResult, error) {
 		return next(ctx, s).ControlScreen(ctx, sandbox, req)

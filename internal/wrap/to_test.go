@@ -22,7 +22,7 @@ func (n named) Sandbox(context.Context, string) (hutch.Sandbox, error) {
 	return hutch.Sandbox{ID: n.name}, nil
 }
 
-// TestTo: a hook leads a call elsewhere, and what is wrapped below is not led with it.
+// TestTo: a hook redirects a call to another service. Wrappers below are not redirected with it.
 func TestTo(t *testing.T) {
 	t.Parallel()
 	pass := func(ctx context.Context, _ verb.Call, _ any, run func(context.Context) error) error { return run(ctx) }
@@ -41,7 +41,7 @@ func TestTo(t *testing.T) {
 	}
 }
 
-// TestAllGoThere: no verb passes by To. Over a fleet it would be asked of the wrong machine.
+// TestAllGoThere: To redirects every verb. In a fleet, a verb that ignored To would be called on the wrong machine.
 func TestAllGoThere(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")

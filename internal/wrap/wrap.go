@@ -1,9 +1,9 @@
 // Package wrap passes each verb on, with a hook around every call.
 //
-// It is the one pass-through of [hutch.Service]: policy and the redactor are a
-// hook and the few verbs that they treat in a special way. The wrapped service
-// is a field and is never embedded, so a verb that is new in the interface does
-// not compile here until it has a method, and then it runs through the hook. A hook can lead its call to another service: [To].
+// It is the only pass-through of [hutch.Service]: policy and the redactor each consist of a hook, and of methods for
+// the few verbs that need more. The wrapped service is a field and is never embedded. So when the interface gets a new
+// verb, this package does not compile until the verb has a method here, which goes through the hook. A hook can
+// redirect its call to another service with [To].
 package wrap
 
 import (
@@ -15,9 +15,8 @@ import (
 	"hutch/internal/verb"
 )
 
-// Hook runs around a call. It calls run at most once and returns the error of
-// the call. After run, result points to what the call returned; the hook may
-// change it. Result is nil for verbs that return only an error.
+// Hook runs around a call. It calls run at most once and returns the error of the call. After run, result points to the
+// value that the call returned, which the hook may change. result is nil for verbs that return only an error.
 type Hook func(ctx context.Context, c verb.Call, result any, run func(context.Context) error) error
 
 // Service is a hutch.Service that calls Next with Hook around each call.
@@ -42,7 +41,7 @@ func AroundError(ctx context.Context, h Hook, c verb.Call, run func(context.Cont
 	return h(ctx, c, nil, run)
 }
 
-// networkTarget describes a network for the record; nil is the empty text.
+// networkTarget describes a network for the audit log; "" for nil.
 func networkTarget(n *hutch.Network) string {
 	if n == nil {
 		return ""
@@ -54,7 +53,7 @@ func networkTarget(n *hutch.Network) string {
 	return target
 }
 
-// urlTarget returns a URL without the credentials that can be in it.
+// urlTarget returns a URL without its credentials.
 func urlTarget(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -64,8 +63,8 @@ func urlTarget(s string) string {
 	return u.String()
 }
 
-// To returns a context for the run function of a hook: the call goes to another service than Next. Hooks that wrap the
-// call at other levels still use Next.
+// To returns a context for the run function of a hook. With it, the call of s goes to other instead of Next. Wrappers
+// at other levels still use their Next.
 func To[T any](ctx context.Context, s Wrapper[T], other T) context.Context {
 	return context.WithValue(ctx, elsewhere{s}, other)
 }

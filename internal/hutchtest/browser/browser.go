@@ -1,5 +1,5 @@
-// Package browser is a real browser in tests: Debian's headless Chromium, driven by the DevTools protocol through a
-// pair of pipes, so that no other process can drive it and it ends when the test does.
+// Package browser is a real browser in tests: Debian's headless Chromium, controlled with the DevTools protocol through
+// a pair of pipes. So no other process can control it, and it ends when the test does.
 package browser
 
 import (
@@ -24,7 +24,7 @@ const patience = time.Minute
 // Browser is one Chromium with its own profile.
 type Browser struct {
 	t   testing.TB
-	in  *os.File // our messages to it
+	in  *os.File // messages to the browser
 	end chan struct{}
 
 	mu      sync.Mutex
@@ -41,8 +41,8 @@ type answer struct {
 	} `json:"error"`
 }
 
-// Program is the path of Chromium: that without windows, which needs half of the CPU time, or else the whole one. Without
-// either, the test is skipped, and fails in CI.
+// Program returns the path of Chromium: of the headless shell, which needs half the CPU time, or else of the full
+// browser. If neither is installed, the test is skipped, or fails in CI.
 func Program(t testing.TB) string {
 	t.Helper()
 	for _, name := range []string{"chromium-headless-shell", "chromium"} {
@@ -54,13 +54,12 @@ func Program(t testing.TB) string {
 	return ""
 }
 
-// Open starts a browser, which ends with the test. Without Chromium
-// the test is skipped, and fails in CI.
+// Open starts a browser, which ends with the test. If Chromium is not installed, the test is skipped, or fails in CI.
 func Open(t testing.TB) *Browser {
 	t.Helper()
 	program := Program(t)
 	dir := hutchtest.Dir(t)
-	// Chromium has no sandbox for root; the pages are our own.
+	// Chromium's own sandbox does not work for root, and is not needed because the pages are trusted.
 	cmd := exec.Command(program, "--headless=new", "--no-sandbox", "--remote-debugging-pipe", "--user-data-dir="+dir,
 		"--no-first-run", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
 		"--disable-component-update", "--disable-crash-reporter", "--disable-breakpad")
@@ -77,12 +76,12 @@ func Open(t testing.TB) *Browser {
 	b := &Browser{t: t, in: in, end: make(chan struct{}), waiting: map[int]chan answer{}}
 	go b.listen(out)
 	t.Cleanup(func() {
-		// Asked, it ends its own processes, and then itself.
+		// This command makes Chromium end its child processes and then itself.
 		if err := b.call("", "Browser.close", nil, &struct{}{}); err != nil {
 			t.Errorf("browser: %v", err)
 			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		}
-		cmd.Wait() // the status adds nothing
+		cmd.Wait() // the exit status does not matter
 		in.Close()
 		<-b.end
 	})
@@ -97,8 +96,8 @@ func pipe(t testing.TB) (r, w *os.File) {
 	return r, w
 }
 
-// listen passes on answers until the browser ends. Messages end with a zero; those without an id are events, which no
-// code here waits for.
+// listen passes on answers until the browser ends. Messages end with a zero byte. Messages without an id are events,
+// which are ignored.
 func (b *Browser) listen(out *os.File) {
 	defer close(b.end)
 	defer out.Close()
@@ -118,7 +117,7 @@ func (b *Browser) listen(out *os.File) {
 	}
 }
 
-// call gives a command to the browser or, with its session, to a page.
+// call sends a command to the browser or, if session is the session of a page, to that page.
 func (b *Browser) call(session, method string, params, result any) error {
 	c := make(chan answer, 1)
 	b.mu.Lock()

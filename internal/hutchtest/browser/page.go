@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Page is a tab of a browser. A failure in it ends the test.
+// Page is a tab of a browser. If one of its methods fails, the test ends.
 type Page struct {
 	t       testing.TB
 	b       *Browser
@@ -53,7 +53,8 @@ func (p *Page) Navigate(url string) {
 	p.Wait("document.readyState === 'complete'")
 }
 
-// Eval runs JavaScript in the page, waits for a promise, and decodes its value, which must be valid JSON, into result.
+// Eval runs JavaScript in the page, and decodes its value into result. If the value is a promise, it waits for it. The
+// value must be valid JSON.
 func (p *Page) Eval(js string, result any) {
 	p.t.Helper()
 	p.must(p.eval(js, result))
@@ -84,15 +85,15 @@ func (p *Page) eval(js string, result any) error {
 	return json.Unmarshal(res.Result.Value, result)
 }
 
-// Text is the value of an expression, as a string.
+// Text returns the value of an expression as a string.
 func (p *Page) Text(js string) (s string) {
 	p.t.Helper()
 	p.Eval("String("+js+")", &s)
 	return s
 }
 
-// Wait waits until an expression is true. It may not be one while the page
-// is on its way to another.
+// Wait waits until an expression is true. While the page navigates to another one, errors in the expression are
+// ignored.
 func (p *Page) Wait(js string) {
 	p.t.Helper()
 	var err error
@@ -105,12 +106,12 @@ func (p *Page) Wait(js string) {
 	p.t.Fatalf("browser: waited without success for %s (%v); the page says: %s", js, err, p.Text("document.body.innerText"))
 }
 
-// Type clicks into the element with a CSS selector and replaces its text, as a person does.
+// Type clicks into the element with a CSS selector and replaces its text, as a person would.
 func (p *Page) Type(selector, text string) {
 	p.t.Helper()
 	p.Eval("{const e = document.querySelector("+strconv.Quote(selector)+"); e.focus(); e.select && e.select()}", nil)
 	p.must(p.b.call(p.session, "Input.insertText", params{"text": text}, &struct{}{}))
-	// Leave the field, as a person does: only then it reports its change.
+	// Leave the field, as a person would: the field reports its change only then.
 	p.Eval("document.activeElement.blur()", nil)
 }
 
@@ -120,7 +121,7 @@ func (p *Page) Choose(selector, value string) {
 	p.Eval("{const e = document.querySelector("+strconv.Quote(selector)+"); e.value = "+strconv.Quote(value)+"; if (e.value !== "+strconv.Quote(value)+") throw new Error('no such option'); e.dispatchEvent(new Event('change'))}", nil)
 }
 
-// Click clicks the element with a CSS selector, with the mouse, so no other element may cover it.
+// Click clicks the element with a CSS selector. It uses the mouse, so no other element may cover the element.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
 	var at struct{ X, Y float64 }
@@ -130,7 +131,7 @@ func (p *Page) Click(selector string) {
 	}
 }
 
-// Screenshot is a picture of the page, as a PNG of width by height pixels.
+// Screenshot returns a picture of the page, as a PNG of width by height pixels.
 func (p *Page) Screenshot(width, height int) []byte {
 	p.t.Helper()
 	p.must(p.b.call(p.session, "Emulation.setDeviceMetricsOverride", params{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, &struct{}{}))

@@ -1,4 +1,4 @@
-// Package compattest serves a translation of another API to its tests.
+// Package compattest serves APIs of other products, which are translated to Hutch's, for their tests.
 package compattest
 
 import (
@@ -14,13 +14,14 @@ import (
 	"hutch/internal/caller"
 )
 
-// Handler is a translation.
+// Handler is a handler that translates another product's API.
 type Handler interface {
 	http.Handler
 	Close()
 }
 
-// Server serves a translation below a prefix of its paths. Instead of a guard, it trusts the header Owner.
+// Server serves a Handler. There is no guard: the header Owner names the caller. Paths in requests are relative to a
+// prefix.
 type Server struct {
 	*httptest.Server
 	t      *testing.T
@@ -47,7 +48,7 @@ type Answer struct {
 	Body   string
 }
 
-// Ask sends a request; header is names and values in turns.
+// Ask sends a request; header has names and values in turn.
 func (s Server) Ask(method, path, body string, header ...string) Answer {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, s.URL+s.prefix+path, strings.NewReader(body))

@@ -1,5 +1,5 @@
-// Package debian makes the content of an image without a network: a Debian with
-// Python, from the packages of the machine that it runs on.
+// Package debian makes the content of an image without a network: a Debian with Python, from the packages that are
+// installed on this machine.
 package debian
 
 import (
@@ -22,7 +22,7 @@ import (
 // Write writes a Debian with Python: the files of this machine's own packages and their dependencies.
 func Write(w *tar.Writer) error { return WriteWith(w) }
 
-// WriteWith writes a Debian with Python and more packages. Its dpkg knows the installed packages, and its apt has no
+// WriteWith writes a Debian with Python and more packages. dpkg in the image knows these packages, and apt has no
 // sources.
 func WriteWith(w *tar.Writer, more ...string) error {
 	names, err := installed(append([]string{"base-files", "bash", "coreutils", "grep", "python3", "ca-certificates"}, more...))
@@ -32,7 +32,7 @@ func WriteWith(w *tar.Writer, more ...string) error {
 	if err := addFiles(w, names); err != nil {
 		return err
 	}
-	status, err := exec.Command("dpkg", append([]string{"--status"}, names...)...).Output() // likewise
+	status, err := exec.Command("dpkg", append([]string{"--status"}, names...)...).Output() // fails for virtual packages, but still prints the others
 	if len(status) == 0 {
 		return fmt.Errorf("dpkg: %w", err)
 	}
@@ -56,7 +56,7 @@ func WriteWith(w *tar.Writer, more ...string) error {
 	return addPath(w, "/etc/ssl/certs/ca-certificates.crt")
 }
 
-// WriteArchive writes an image with that name, in the format of docker save, with one layer that fill writes.
+// WriteArchive writes an image with a name, in the format of docker save. The image has one layer, which fill writes.
 func WriteArchive(to io.Writer, name string, fill func(*tar.Writer) error) error {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
@@ -104,9 +104,9 @@ func WriteShell(w *tar.Writer) error {
 	return addFiles(w, names, "/bin", "/lib", "/lib64")
 }
 
-// addFiles writes the files of packages, except existing ones: Docker's engine refuses a path that is there twice.
+// addFiles writes the files of packages, except those in there: Docker's engine refuses a path that occurs twice.
 func addFiles(w *tar.Writer, names []string, there ...string) error {
-	out, err := exec.Command("dpkg", append([]string{"-L"}, names...)...).Output() // fails for packages that only others provide
+	out, err := exec.Command("dpkg", append([]string{"-L"}, names...)...).Output() // fails for virtual packages
 	if len(out) == 0 {
 		return fmt.Errorf("dpkg: %w", err)
 	}
@@ -135,15 +135,15 @@ func installed(names []string) (list []string, err error) {
 	}
 	for line := range strings.Lines(string(out)) {
 		if name := strings.TrimSpace(line); name != "" && line[0] != ' ' && !strings.HasPrefix(name, "<") {
-			name, _, _ = strings.Cut(name, ":") // a dependency can be on a package of any machine
+			name, _, _ = strings.Cut(name, ":") // the name of a dependency can end with an architecture, such as ":any"
 			list = append(list, name)
 		}
 	}
-	slices.Sort(list) // dpkg refuses a status that is there twice
+	slices.Sort(list) // dpkg refuses a status that occurs twice
 	return slices.Compact(list), nil
 }
 
-// merged is the path of a file of a package with a merged /usr, in which /bin and others are links.
+// merged returns the path of a package's file on a system with a merged /usr, where /bin and others are links.
 func merged(path string) string {
 	for _, link := range []string{"/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32"} {
 		if strings.HasPrefix(path, link+"/") {
@@ -153,7 +153,7 @@ func merged(path string) string {
 	return path
 }
 
-// WriteTree writes a file of this machine, or a folder and all that is in it.
+// WriteTree writes a file of this machine, or a folder and everything in it.
 func WriteTree(w *tar.Writer, path string) error {
 	return filepath.WalkDir(path, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {

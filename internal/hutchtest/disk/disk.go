@@ -9,7 +9,7 @@ import (
 )
 
 // Shrink limits the space of an empty folder, in the notation of tmpfs(5), until it is unmounted or the test ends. Only
-// root can.
+// root can do that.
 func Shrink(t testing.TB, dir, size string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -1,4 +1,4 @@
-// Package dockerd starts a Docker engine for a test, of the Debian package docker.io.
+// Package dockerd starts a Docker engine for a test, from the Debian package docker.io.
 package dockerd
 
 import (
@@ -23,14 +23,15 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// Mirror is where an engine looks for the images of Docker Hub: an address in its own network.
+// Mirror is the address, in the engine's own network, from which an engine pulls the images of Docker Hub.
 const Mirror = "127.0.0.1:5000"
 
-// isolated makes the proc file system and the loopback interface of new namespaces, and becomes another program.
+// isolated mounts the proc file system and starts the loopback interface in new namespaces, and then replaces itself
+// with another program.
 const isolated = `mount --make-rprivate / && mount -t proc proc /proc && ip link set lo up && exec "$@"`
 
-// runc is a runtime that replaces runc. An engine gives privileged containers all capabilities, and runc fails if the
-// machine itself, perhaps a container, has no CAP_SYS_RESOURCE.
+// runc is a runtime that calls runc with fewer capabilities. An engine gives privileged containers all capabilities,
+// and runc fails if the machine itself, perhaps a container, lacks CAP_SYS_RESOURCE.
 const runc = `#!/bin/sh
 previous=
 for arg; do
@@ -44,16 +45,17 @@ done
 exec runc "$@"
 `
 
-// Engine is a Docker engine. An engine of [Start] has its own process ids, mounts and network, and everything that it
-// starts ends with it.
+// Engine is a Docker engine. An engine that [Start] started has its own process ids, mounts and network, and everything
+// that it starts ends with it.
 type Engine struct {
-	Host string // in the form of DOCKER_HOST
+	Host string // value for DOCKER_HOST
 	dir  string
 	args []string // the program and its arguments
 	pid  int
 }
 
-// Start starts an engine whose containers reach only each other. The test is skipped without Docker, or without root.
+// Start starts an engine whose containers reach only each other. The test is skipped if Docker is not installed, or if
+// it does not run as root.
 func Start(t testing.TB) *Engine {
 	t.Helper()
 	e := begin(t)
@@ -102,7 +104,7 @@ func (e *Engine) start(t testing.TB, cmd *exec.Cmd) *Engine {
 	cmd.Stdout, cmd.Stderr = &log, &log
 	started, ended := make(chan error, 1), make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // the engine gets its signal when the thread that starts it ends
+		runtime.LockOSThread() // the engine gets its death signal when the thread that started it ends
 		defer runtime.UnlockOSThread()
 		started <- cmd.Start()
 		ended <- cmd.Wait()
@@ -134,13 +136,13 @@ func (e *Engine) Listen(address string) (l net.Listener, err error) {
 	return l, e.inside(func() error { l, err = net.Listen("tcp", address); return err })
 }
 
-// Dial connects to an address, whose host is an IP address, in the engine's network.
+// Dial connects to an address in the engine's network. The host must be an IP address.
 func (e *Engine) Dial(ctx context.Context, network, address string) (c net.Conn, err error) {
 	return c, e.inside(func() error { c, err = new(net.Dialer).DialContext(ctx, network, address); return err })
 }
 
-// inside calls do in the engine's network. The sockets that do opens stay there. The thread returns: the engine is
-// killed when the thread that started it ends.
+// inside calls do in the engine's network. The sockets that do opens stay there. The thread then goes back to its own
+// network and is used again, because the engine is killed when the thread that started it ends.
 func (e *Engine) inside(do func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -159,13 +161,13 @@ func (e *Engine) inside(do func() error) error {
 	}
 	defer func() {
 		if err := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); err != nil {
-			panic(err) // the thread would open the sockets of others in the wrong network
+			panic(err) // otherwise the thread would open later sockets in the wrong network
 		}
 	}()
 	return do()
 }
 
-// Client returns a client of an engine.
+// Client returns a client for an engine.
 func Client(t testing.TB, host string) *client.Client {
 	t.Helper()
 	api, err := client.New(client.WithHost(host))
@@ -176,7 +178,7 @@ func Client(t testing.TB, host string) *client.Client {
 	return api
 }
 
-// Build builds an image as docker build does, of a context with these files.
+// Build builds an image as docker build does, from a context with the given files.
 func Build(t testing.TB, host, tag string, files map[string][]byte) {
 	t.Helper()
 	var context bytes.Buffer

@@ -1,5 +1,5 @@
-// Package issuer is an OpenID Connect issuer for tests: it has a page to sign in, checks its requests, and signs tokens
-// with its own key.
+// Package issuer is an OpenID Connect issuer for tests: it has a sign-in page, checks requests, and signs tokens with
+// its own key.
 package issuer
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// The client that the issuer knows.
+// Id and secret of the only client that the issuer accepts.
 const (
 	Client = "hutch-console"
 	Secret = "the secret + of: the client"
@@ -32,19 +32,19 @@ const (
 // Issuer is a running issuer. Its fields can be set before it is used.
 type Issuer struct {
 	*httptest.Server
-	// Redirect is the only URL that browsers are sent back to.
+	// Redirect is the only URL to which browsers are sent back.
 	Redirect string
-	// Lifetime is the lifetime of its tokens; default an hour.
+	// Lifetime is the lifetime of the issuer's tokens; default an hour.
 	Lifetime time.Duration
-	// Scope is the scope that it grants; default the requested one.
+	// Scope is the scope that the issuer grants; default the requested one.
 	Scope string
 	// Change, when set, changes the claims of each ID token.
 	Change func(claims map[string]any)
 	// Answer, when set, can change each answer that contains tokens.
 	Answer func(answer map[string]any)
-	// Down makes it answer no request, Revoked no renewal.
+	// Down makes the issuer break off all requests. Revoked makes it refuse all renewals.
 	Down, Revoked atomic.Bool
-	// Renewals and Ends count its requests.
+	// Renewals and Ends count requests for a renewal and for the end of a session.
 	Renewals, Ends atomic.Int64
 
 	key *ecdsa.PrivateKey
@@ -98,7 +98,7 @@ func (i *Issuer) ask(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `<!doctype html><html lang="en"><title>Issuer</title><link rel="icon" href="data:,"><h1>Who are you?</h1><form method="post" action="/authorize?%s"><button name="do" value="ada">I am Ada</button> <button name="do" value="">Cancel</button></form>`, html.EscapeString(q.Encode()))
 }
 
-// decide sends the browser back, with a code or without.
+// decide sends the browser back with a code, or with an error if the person refuses.
 func (i *Issuer) decide(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	back := url.Values{"state": {q.Get("state")}, "iss": {i.URL}}
@@ -172,7 +172,7 @@ func refuse(w http.ResponseWriter, status int, name string) {
 func (i *Issuer) Sign(claims map[string]any) string {
 	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.key, KeyID: "one"}}, nil)
 	if err != nil {
-		panic(err) // our own key is valid
+		panic(err) // cannot happen: the issuer's own key is valid
 	}
 	text, _ := json.Marshal(claims)
 	signed, err := s.Sign(text)
@@ -183,7 +183,7 @@ func (i *Issuer) Sign(claims map[string]any) string {
 	return compact
 }
 
-// end ends the session of a person here, and sends the browser back.
+// end ends the session of a person at the issuer, and sends the browser back.
 func (i *Issuer) end(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if _, err := jose.ParseSigned(q.Get("id_token_hint"), []jose.SignatureAlgorithm{jose.ES256}); err != nil || q.Get("client_id") != Client {

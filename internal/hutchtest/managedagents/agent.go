@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// open are the ids of calls without a result.
+// open returns the ids of calls without a result.
 func (s *session) open() (ids []string) {
 	for _, e := range s.events {
 		switch e["type"] {
@@ -23,7 +23,7 @@ func (s *session) open() (ids []string) {
 	return ids
 }
 
-// Start makes a session, whose agent has skills (name: text of SKILL.md), and queues it.
+// Start makes a session and queues it. skills are the skills of its agent, as texts of SKILL.md by name.
 func (a *API) Start(id string, skills map[string]string) {
 	a.change(func() {
 		a.sessions[id] = &session{id: id, status: "running", skills: skills}
@@ -31,10 +31,10 @@ func (a *API) Start(id string, skills map[string]string) {
 	})
 }
 
-// Queue queues a session again, as a new message does.
+// Queue queues a session again, as a new message would.
 func (a *API) Queue(id string) { a.change(func() { a.enqueueLocked(id) }) }
 
-// Use lets the agent of a session call a tool, and returns the id of the call.
+// Use makes the agent of a session call a tool, and returns the id of the call.
 func (a *API) Use(id, tool string, input map[string]any) (call string) {
 	a.change(func() {
 		s := a.sessions[id]
@@ -62,7 +62,7 @@ func (a *API) Result(t testing.TB, id, call string) (res Result) {
 	return res
 }
 
-// Results are all results of a call that arrived until now.
+// Results returns all results of a call that have arrived so far.
 func (a *API) Results(id, call string) []Result {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,18 +86,18 @@ func (a *API) resultsLocked(id, call string) (list []Result) {
 	return list
 }
 
-// Do lets the agent call a tool, and waits for the result.
+// Do makes the agent call a tool, and waits for the result.
 func (a *API) Do(t testing.TB, id, tool string, input map[string]any) Result {
 	t.Helper()
 	return a.Result(t, id, a.Use(id, tool, input))
 }
 
-// EndTurn says that the agent of a session waits for its user.
+// EndTurn sends the event that the agent of a session waits for its user.
 func (a *API) EndTurn(id string) {
 	a.event(id, "idle", map[string]any{"type": "session.status_idle", "stop_reason": map[string]any{"type": "end_turn"}})
 }
 
-// Interrupt acts as a user who stops the current work of a session's agent.
+// Interrupt sends the event of a user who stops the current work of a session's agent.
 func (a *API) Interrupt(id string) {
 	a.event(id, "running", map[string]any{"type": "user.interrupt"})
 }
@@ -108,7 +108,7 @@ func (a *API) AttachMemory(id string) { a.change(func() { a.sessions[id].memory 
 // HealthCheck queues an item that is not a session.
 func (a *API) HealthCheck() { a.change(func() { a.enqueueLocked("") }) }
 
-// Terminate ends a session, which cannot be resumed.
+// Terminate ends a session for good: it cannot be resumed.
 func (a *API) Terminate(id string) {
 	a.event(id, "terminated", map[string]any{"type": "session.status_terminated"})
 }
@@ -134,7 +134,7 @@ func (a *API) Steal(id string) {
 	})
 }
 
-// Down breaks all connections, and every request until it is up again.
+// Down(true) breaks all connections and every new request, until Down(false).
 func (a *API) Down(down bool) {
 	a.change(func() { a.down = down })
 	if down {
@@ -155,7 +155,7 @@ func (a *API) Await(t testing.TB, id string, states ...string) {
 	}
 }
 
-// Requests are all requests so far.
+// Requests returns all requests so far.
 func (a *API) Requests() []Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package managedagents is the part of Anthropic's API for Claude Managed Agents that a self-hosted environment uses:
-// the queue of work and the events of sessions, as in the sources of Anthropic's Go SDK (lib/environments). Tests play
-// the agent: they call tools, and read the results.
+// the queue of work and the events of sessions, as in the sources of Anthropic's Go SDK (lib/environments). Tests take
+// the role of the agent: they call tools and read the results.
 package managedagents
 
 import (
@@ -19,7 +19,7 @@ import (
 // API is one environment. Its methods are safe for concurrent use.
 type API struct {
 	Environment, Key string
-	// TTL is the lease of a work item, in seconds, as heartbeats tell it; default 2.
+	// TTL is the lease of a work item, in seconds, in answers to heartbeats; default 2.
 	TTL int
 
 	server *httptest.Server
@@ -41,7 +41,7 @@ type Request struct {
 type work struct {
 	id, session string
 	state       string // queued, starting, active or stopped
-	heartbeat   int    // number of the last one
+	heartbeat   int    // number of the last heartbeat
 	stolen      bool
 }
 
@@ -79,16 +79,16 @@ func New(t testing.TB) *API {
 	}
 	a.server = httptest.NewServer(mux)
 	t.Cleanup(func() {
-		a.server.CloseClientConnections() // streams that no worker ended
+		a.server.CloseClientConnections() // ends streams that no worker has ended
 		a.server.Close()
 	})
 	return a
 }
 
-// URL is the base URL.
+// URL returns the API's base URL.
 func (a *API) URL() string { return a.server.URL }
 
-// guarded accepts only requests with the key of the environment, and none while the API is down.
+// guarded accepts only requests with the key of the environment, and no requests while the API is down.
 func (a *API) guarded(f func(http.ResponseWriter, *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
@@ -146,8 +146,8 @@ func (a *API) await(done <-chan struct{}, holds func() bool) bool {
 	}
 }
 
-// longPoll is how long a poll without work is held open: longer than the real one, so that tests need not wait for the
-// pause between polls.
+// longPoll is how long a poll without work is held open: longer than the real API holds it, so that tests need not wait
+// for the pause between polls.
 const longPoll = 20 * time.Second
 
 func (a *API) poll(w http.ResponseWriter, r *http.Request) {
@@ -213,7 +213,7 @@ func (a *API) acknowledge(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// beat extends a lease for the worker that knows the last heartbeat.
+// beat extends a lease, if the worker's request names the last heartbeat.
 func (a *API) beat(w http.ResponseWriter, r *http.Request) {
 	item := a.item(w, r)
 	if item == nil {
@@ -292,7 +292,7 @@ func (a *API) listEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// streamEvents sends the events that happen from now on.
+// streamEvents sends new events as they happen.
 func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 	s := a.session(w, r)
 	if s == nil {

@@ -11,8 +11,8 @@ import (
 // Answer is the server's answer to a request. The zero value is an empty message.
 type Answer struct {
 	Blocks []Block
-	Stop   string // stop_reason; default tool_use if there is one, else end_turn
-	Usage  Usage  // zero fields are counted: a token is about four bytes
+	Stop   string // stop_reason; default tool_use if there is a tool use, else end_turn
+	Usage  Usage  // fields that are zero are estimated: a token is about four bytes
 
 	// Status is the status of an error; ErrorType and ErrorMessage are its content. An Answer with an ErrorType and no
 	// Status is an error in the middle of a stream, after the blocks.
@@ -21,12 +21,12 @@ type Answer struct {
 	ErrorMessage string
 	RetryAfter   int // seconds
 
-	Delay time.Duration // before the first byte
+	Delay time.Duration // time before the first byte
 	Piece int           // bytes of text in an event of a stream; default 16
-	Pause time.Duration // between the events of a stream
+	Pause time.Duration // pause between the events of a stream
 
-	// CutAfter closes the connection after that many events of a stream, or in the middle of the body of an answer
-	// that is not streamed; 0 is never.
+	// CutAfter closes the connection after this many events of a stream. If the answer is not streamed, it closes the
+	// connection in the middle of the body. 0 is never.
 	CutAfter int
 	// Body is sent instead of all other fields, with status 200: for malformed answers.
 	Body string
@@ -40,7 +40,7 @@ type Usage struct {
 	CacheRead     int `json:"cache_read_input_tokens"`
 }
 
-// Text returns an answer with one text.
+// Text returns an answer with one text block.
 func Text(text string) Answer { return Answer{Blocks: []Block{{Type: "text", Text: text}}} }
 
 // TextBlock returns a text for [Answer.Blocks].
@@ -55,7 +55,7 @@ func ToolUse(id, name string, input any) Block {
 	return Block{Type: "tool_use", ID: id, Name: name, Input: b}
 }
 
-// stop is the stop_reason of an answer.
+// stop returns the stop_reason of an answer.
 func (a Answer) stop() string {
 	if a.Stop != "" {
 		return a.Stop
@@ -68,7 +68,7 @@ func (a Answer) stop() string {
 	return "end_turn"
 }
 
-// usage fills in the counts that the test did not give.
+// usage returns the token counts of an answer, and estimates those that the test did not set.
 func (a Answer) usage(r Request) Usage {
 	u := a.Usage
 	u.Input = cmp.Or(u.Input, tokens(string(r.Raw)))
@@ -111,7 +111,7 @@ func (a Answer) write(w http.ResponseWriter, hr *http.Request, r Request) {
 	}
 }
 
-// blocks are never null.
+// blocks returns the blocks of an answer, never nil, because JSON would show null.
 func (a Answer) blocks() []Block {
 	if a.Blocks == nil {
 		return []Block{}
@@ -119,7 +119,7 @@ func (a Answer) blocks() []Block {
 	return a.Blocks
 }
 
-// message is an answer without content.
+// message returns a message of the API without content.
 func (a Answer) message(r Request) map[string]any {
 	return map[string]any{
 		"id": fmt.Sprintf("msg_test_%d", r.Number), "type": "message", "role": "assistant", "model": r.Model,
@@ -127,7 +127,7 @@ func (a Answer) message(r Request) map[string]any {
 	}
 }
 
-// cut ends the connection as a crash does.
+// cut ends the connection as a crash would.
 func cut(w http.ResponseWriter) {
 	http.NewResponseController(w).Flush()
 	panic(http.ErrAbortHandler)

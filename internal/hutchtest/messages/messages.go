@@ -1,9 +1,9 @@
-// Package messages is a server for tests that speaks Anthropic's Messages API: answers whole and streamed, tool use,
+// Package messages is a server for tests that speaks Anthropic's Messages API: plain and streamed answers, tool use,
 // token counts, and the ways in which the real service fails.
 //
-// A test gives one function, which gets each request, decoded, and returns the answer. The server checks what the real
-// service checks (headers, roles, tool results that belong to a tool use), so that a client which passes here does not
-// fail there, and records every request with its headers.
+// A test passes one function, which gets each decoded request and returns the answer. The server checks what the real
+// service checks (headers, roles, tool results that belong to a tool use), so that a client that works here also works
+// there. It records every request with its headers.
 //
 //	srv := messages.Start(t, func(r messages.Request) messages.Answer {
 //		if r.Number > 1 {
@@ -39,17 +39,18 @@ const maxRequest = 32 << 20
 // Server answers requests of the Messages API.
 type Server struct {
 	URL string // URL of a server made by [Start]; the base URL for clients
-	Key string // the accepted key, as x-api-key or bearer token; empty accepts any key, and none
+	Key string // the accepted key, as x-api-key or bearer token; if it is empty, any key and no key are accepted
 
 	answer func(Request) Answer
 	mu     sync.Mutex
 	all    []Request
 }
 
-// New returns a server that is not listening: it is a http.Handler.
+// New returns a server that is not listening: it is used as a http.Handler.
 func New(answer func(Request) Answer) *Server { return &Server{Key: Key, answer: answer} }
 
-// Start returns a server on a separate loopback address, which ends with the test. A nil answer says "ok".
+// Start returns a server on a separate loopback address, which ends with the test. If answer is nil, the server answers
+// "ok".
 func Start(t testing.TB, answer func(Request) Answer) *Server {
 	t.Helper()
 	s := New(answer)
@@ -62,7 +63,7 @@ func Start(t testing.TB, answer func(Request) Answer) *Server {
 	return s
 }
 
-// Requests returns the requests so far, oldest first: those for messages, and refused ones.
+// Requests returns the requests so far, oldest first: requests for messages, including refused ones.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +109,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// check decodes a request, and returns how the real service refuses it, or nil.
+// check decodes a request. It returns the error with which the real service would refuse the request, or nil.
 func (s *Server) check(r *Request, read error) *Answer {
 	switch {
 	case read != nil:
@@ -144,10 +145,11 @@ func Fail(status int, kind, message string) Answer {
 	return Answer{Status: status, ErrorType: kind, ErrorMessage: message}
 }
 
-// Unauthorized, RateLimited and Overloaded are the commonest errors.
+// Unauthorized returns the error for a wrong key. It is one of the most common errors, as are RateLimited and
+// Overloaded.
 func Unauthorized() Answer { return Fail(401, "authentication_error", "invalid x-api-key") }
 
-// RateLimited names the seconds after which a client can try again.
+// RateLimited returns the error for too many requests, with the seconds until a client can try again.
 func RateLimited(retryAfter int) Answer {
 	a := Fail(429, "rate_limit_error", "This request would exceed your organization's rate limit")
 	a.RetryAfter = retryAfter
@@ -163,7 +165,7 @@ func (a Answer) fail(w http.ResponseWriter) {
 	reply(w, a.Status, a.failure(w.Header().Get("request-id")))
 }
 
-// failure is an error in the API's format, alone or as an event of a stream.
+// failure returns an error in the API's format, as a whole body or as an event of a stream.
 func (a Answer) failure(request string) map[string]any {
 	return map[string]any{
 		"type": "error", "error": map[string]string{"type": a.ErrorType, "message": a.ErrorMessage}, "request_id": request,
@@ -176,7 +178,7 @@ func reply(w http.ResponseWriter, status int, v any) {
 	json.NewEncoder(w).Encode(v)
 }
 
-// tokens is about how many tokens a text has.
+// tokens estimates how many tokens a text has.
 func tokens(text string) int { return max(1, (len(text)+3)/4) }
 
 // bearer returns the token of an Authorization header.

@@ -15,7 +15,7 @@ import (
 	"hutch/internal/hutchtest/messages"
 )
 
-// client is the official SDK, without repetitions.
+// client returns a client of the official SDK that does not retry.
 func client(s *messages.Server, key string) *anthropic.MessageService {
 	m := anthropic.NewMessageService(option.WithBaseURL(s.URL), option.WithAPIKey(key), option.WithMaxRetries(0))
 	return &m
@@ -33,7 +33,7 @@ func params(texts ...string) anthropic.MessageNewParams {
 	return p
 }
 
-// stream reads a streamed answer with the SDK, and returns the message and the number of its events.
+// stream reads a streamed answer with the SDK, and returns the message and the number of events.
 func stream(t *testing.T, m *anthropic.MessageService, p anthropic.MessageNewParams) (whole anthropic.Message, events int, err error) {
 	t.Helper()
 	s := m.NewStreaming(t.Context(), p)
@@ -47,7 +47,8 @@ func stream(t *testing.T, m *anthropic.MessageService, p anthropic.MessageNewPar
 	return whole, events, s.Err()
 }
 
-// TestText: the SDK reads the same message from a plain and from a streamed answer, and the server has recorded both.
+// TestText: the SDK reads the same message from a plain and from a streamed answer, and the server records both
+// requests.
 func TestText(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("Grüße, 世界 ", 20)
@@ -116,7 +117,8 @@ func status(err error) int {
 	return 0
 }
 
-// TestFailures: the SDK understands the errors, and a broken answer is an error to it or ends without a stop reason.
+// TestFailures: the SDK understands the errors. A broken answer makes it return an error, or a message without a stop
+// reason.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	var answer messages.Answer

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Parrot takes its answers from the question: its parts after the first line --- are the answers, one after the other,
-// and the last one is repeated. With "overloaded" in its first part the model is overloaded. A test that can only use a
-// server's client controls the model with it.
+// Parrot takes its answers from the question. Lines "---" divide the question into parts. The parts after the first are
+// the answers, one after the other, and the last one is repeated. If the first part contains "overloaded", the model is
+// overloaded. With this, a test that can only use a client of the server can control the model.
 func Parrot(r Request) Answer {
 	var first string
 	answered := 0

@@ -26,10 +26,10 @@ type Request struct {
 	Temperature *float64        `json:"temperature"`
 }
 
-// Key is the API key of a request: its x-api-key, else its bearer token.
+// Key returns the API key of a request: its x-api-key or else its bearer token.
 func (r Request) Key() string { return cmp.Or(r.Header.Get("X-Api-Key"), bearer(r.Header)) }
 
-// LastText is the text of the newest message of the user.
+// LastText returns the text of the user's newest message.
 func (r Request) LastText() string {
 	if len(r.Messages) == 0 {
 		return ""
@@ -37,7 +37,7 @@ func (r Request) LastText() string {
 	return r.Messages[len(r.Messages)-1].Content.Text()
 }
 
-// Results are the tool results in the newest message.
+// Results returns the tool results in the newest message.
 func (r Request) Results() (list []Block) {
 	if len(r.Messages) == 0 {
 		return nil
@@ -60,13 +60,13 @@ func (r Request) Has(tool string) bool {
 	return false
 }
 
-// Message is a part of the conversation.
+// Message is one message of the conversation.
 type Message struct {
 	Role    string  `json:"role"`
 	Content Content `json:"content"`
 }
 
-// Content is a list of blocks; a client can also send one text.
+// Content is a list of blocks; a client can also send one string.
 type Content []Block
 
 func (c *Content) UnmarshalJSON(b []byte) error {
@@ -107,7 +107,7 @@ type Block struct {
 	Content   Content         `json:"content,omitempty"` // content of a tool's result
 }
 
-// Tool is a tool in a request. Tools of the service itself have a Type, and no InputSchema.
+// Tool is a tool in a request. Tools that the service itself runs have a Type and no InputSchema.
 type Tool struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name"`
@@ -115,7 +115,7 @@ type Tool struct {
 	InputSchema json.RawMessage `json:"input_schema"`
 }
 
-// invalid returns the real service's error for a request, or nothing.
+// invalid returns the error message with which the real service would refuse a request, or "".
 func (r *Request) invalid() string {
 	switch {
 	case r.Model == "":
@@ -130,7 +130,7 @@ func (r *Request) invalid() string {
 			return fmt.Sprintf("tools.%d.name: Field required", i)
 		}
 	}
-	open := map[string]bool{} // tool uses of the message before
+	open := map[string]bool{} // tool uses of the previous message
 	for i, m := range r.Messages {
 		if m.Role != "user" && m.Role != "assistant" {
 			return fmt.Sprintf("messages.%d.role: Input should be 'user' or 'assistant'", i)
@@ -148,8 +148,8 @@ func (r *Request) invalid() string {
 	return ""
 }
 
-// answers returns the error of the blocks of message i, given the tool uses that wait for their results. It leaves the
-// tool uses of this message in open.
+// answers checks the blocks of message i, and returns an error message or "". open has the tool uses that wait for
+// results; afterwards it has the tool uses of this message.
 func answers(i int, m Message, open map[string]bool) string {
 	uses := map[string]bool{}
 	for j, b := range m.Content {

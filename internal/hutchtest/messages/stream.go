@@ -59,7 +59,7 @@ func (e *events) block(i int, b Block) {
 	e.send("content_block_stop", map[string]any{"index": i})
 }
 
-// send writes one event, or ends the connection if the test says so.
+// send writes one event, or ends the connection if CutAfter says so.
 func (e *events) send(name string, fields map[string]any) {
 	if e.a.CutAfter > 0 && e.sent >= e.a.CutAfter {
 		cut(e.w)

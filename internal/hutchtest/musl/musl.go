@@ -1,5 +1,5 @@
 // Package musl makes the content of an image without glibc, as Alpine's images are: musl's loader, a Korn shell, and a
-// program that musl-gcc compiles. They are of the packages musl-tools and mksh of this machine.
+// program that musl-gcc compiles. They come from the packages musl-tools and mksh of this machine.
 package musl
 
 import (
@@ -14,7 +14,7 @@ import (
 //go:embed testdata/tool.c
 var tool []byte
 
-// Missing returns the package that this machine needs for the image and does not have; "" if it has all.
+// Missing returns a package that the image needs and this machine lacks; "" if none is missing.
 func Missing() string {
 	if _, err := exec.LookPath("musl-gcc"); err != nil {
 		return "musl-tools"
@@ -31,7 +31,7 @@ func Write(w *tar.Writer) error {
 	if err != nil {
 		return err
 	}
-	shell, err := only("/usr/lib/*-linux-musl*/bin/mksh") // musl is linked into it
+	shell, err := only("/usr/lib/*-linux-musl*/bin/mksh") // statically linked with musl
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func Write(w *tar.Writer) error {
 	return nil
 }
 
-// only returns the file that a pattern matches.
+// only returns the one file that matches a pattern.
 func only(pattern string) (string, error) {
 	list, err := filepath.Glob(pattern)
 	if err != nil || len(list) != 1 {

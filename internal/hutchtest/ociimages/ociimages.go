@@ -1,4 +1,5 @@
-// Package ociimages gives the engines of tests images other than the host's, in a store of images as servers have it.
+// Package ociimages gives the engines of tests images other than the host image, from a store of images like that of a
+// server.
 package ociimages
 
 import (
@@ -21,7 +22,8 @@ import (
 	"hutch/internal/oci"
 )
 
-// Open returns images that have one image, with a configuration and the files that fill writes. All owners can use it.
+// Open returns a store with one image, which has a configuration and the files that fill writes. All owners can use the
+// image.
 func Open(t testing.TB, name string, c v1.Config, fill func(*tar.Writer) error) *images.Images {
 	t.Helper()
 	store, err := oci.Open(hutchtest.Dir(t), oci.Options{})
@@ -62,5 +64,5 @@ func writeArchive(to io.Writer, c v1.Config, fill func(*tar.Writer) error) error
 	return tarball.Write(nil, img, to)
 }
 
-// Use makes an engine use these images.
+// Use makes an engine use a store of images.
 func Use(o *engine.Options, i *images.Images) { o.Image, o.Resolve = i.Root, i.Resolve }

@@ -1,4 +1,4 @@
-// Package outside has what servers outside of sandboxes need in tests: names and certificates.
+// Package outside provides names and certificates for servers outside of sandboxes in tests.
 package outside
 
 import (
@@ -19,8 +19,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// ServeNames starts a DNS server, and returns its address. where gives the addresses of a name; ok is false for a name that
-// does not exist.
+// ServeNames starts a DNS server, and returns its address. where returns the addresses of a name; ok is false if the
+// name does not exist.
 func ServeNames(t testing.TB, where func(name string) (addrs []netip.Addr, ok bool)) (address string) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -41,7 +41,7 @@ func ServeNames(t testing.TB, where func(name string) (addrs []netip.Addr, ok bo
 	return conn.LocalAddr().String()
 }
 
-// answer answers a DNS message; with nothing if it is not valid.
+// answer returns the answer to a DNS message, or nil if the message is not valid.
 func answer(question []byte, where func(string) ([]netip.Addr, bool)) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(question) != nil || len(m.Questions) != 1 {
@@ -69,7 +69,7 @@ func answer(question []byte, where func(string) ([]netip.Addr, bool)) []byte {
 	return packed
 }
 
-// Certify makes a certificate for names, which is its own authority. The authority is in PEM.
+// Certify makes a self-signed certificate for names. authority is the same certificate in PEM, for clients to trust.
 func Certify(t testing.TB, names ...string) (cert tls.Certificate, authority []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

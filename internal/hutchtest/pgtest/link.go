@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Link is a way to a database that a test can cut, hold up and make slow.
+// Link is a relay to a database, which a test can cut, hold and slow down.
 type Link struct {
-	URL string // URL of the database, by this way
+	URL string // URL of the database through the link
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -20,7 +20,7 @@ type Link struct {
 	slow    time.Duration
 }
 
-// NewLink returns another way to a database, which ends with the test.
+// NewLink returns a link to a database, which ends with the test.
 func NewLink(t testing.TB, database string) *Link {
 	t.Helper()
 	u, err := url.Parse(database)
@@ -53,13 +53,13 @@ func NewLink(t testing.TB, database string) *Link {
 	return l
 }
 
-// Cut ends all connections, also new ones: the server is down.
+// Cut ends all connections, including new ones, as if the server were down.
 func (l *Link) Cut() { l.set(func() { l.cut = true }) }
 
-// Hold blocks all data, and ends no connection: the network is cut without notice.
+// Hold blocks all data without ending connections, as if the network were cut without a sign.
 func (l *Link) Hold() { l.set(func() { l.held = true }) }
 
-// Slow holds up each piece of data in each direction by some time.
+// Slow delays each piece of data in each direction by some time.
 func (l *Link) Slow(by time.Duration) { l.set(func() { l.slow = by }) }
 
 // Heal ends the effects of Cut, Hold and Slow.
@@ -77,7 +77,7 @@ func (l *Link) set(do func()) {
 	l.changed.Broadcast()
 }
 
-// join joins a client with the server until either ends.
+// join relays between a client and the server until either ends.
 func (l *Link) join(client net.Conn, to string) {
 	defer client.Close()
 	if !l.add(client) {
@@ -122,7 +122,7 @@ func (l *Link) copy(to, from net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		if !l.pass() || err != nil { // the end of a connection is delayed, too
+		if !l.pass() || err != nil { // the end of a connection is delayed too
 			return
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
@@ -131,7 +131,7 @@ func (l *Link) copy(to, from net.Conn) {
 	}
 }
 
-// pass waits for as long as data is held up. It returns false when the link is cut.
+// pass waits for as long as data is held or delayed. It returns false when the link is cut.
 func (l *Link) pass() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

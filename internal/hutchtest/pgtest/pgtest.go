@@ -1,8 +1,8 @@
 // Package pgtest gives tests a PostgreSQL server, from the Debian package postgresql.
 //
-// The tests of one process share a server, and each has a fresh database. A shell holds the server: it waits for the
-// end of its standard input, whose other end this process never closes. So however this process ends, the shell stops
-// the server and removes its files.
+// The tests of one process share a server, and each has a fresh database. A shell runs the server and waits for the end
+// of its standard input. This process never closes the other end, so that end closes only when the process ends, in
+// whatever way. The shell then stops the server and removes its files.
 package pgtest
 
 import (
@@ -46,7 +46,7 @@ const limit = 2 * time.Minute
 
 var server struct {
 	once sync.Once
-	url  url.URL // URL of its database "postgres"
+	url  url.URL // URL of the server's database "postgres"
 	dir  string
 	err  error
 	life *os.File // the other end of the shell's standard input: it stays open for as long as this process lives
@@ -54,7 +54,7 @@ var server struct {
 	databases atomic.Int64
 }
 
-// Connect connects with a database until the end of the test, as an administrator with the database's own programs would.
+// Connect connects to a database until the end of the test, as an administrator would do with psql.
 func Connect(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
@@ -73,8 +73,8 @@ func Exec(t testing.TB, url, statement string, args ...any) {
 	}
 }
 
-// New returns the URL of a fresh database, which is removed after the test. The test is skipped if PostgreSQL is
-// missing; in CI it fails.
+// New returns the URL of a fresh database, which is removed after the test. If PostgreSQL is missing, the test is
+// skipped, or fails in CI.
 func New(t testing.TB) string {
 	t.Helper()
 	programs, err := find()
@@ -108,7 +108,7 @@ func administer(t testing.TB, statement string) {
 	}
 }
 
-// find returns the folder of the server's programs. Debian has them outside of PATH.
+// find returns the folder of the server's programs. Debian installs them outside of PATH.
 func find() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
 		return filepath.Dir(path), nil
@@ -120,7 +120,8 @@ func find() (string, error) {
 	return filepath.Dir(found[len(found)-1]), nil
 }
 
-// start starts the server. Its port can be taken by another process in between, so it tries again.
+// start starts the server. It tries several times, because another process can take the chosen port before the server
+// does.
 func start(programs string) (err error) {
 	for range 5 {
 		if err = startOn(programs, freePort()); err == nil || !strings.Contains(err.Error(), "Address already in use") {
@@ -147,7 +148,7 @@ func startOn(programs, port string) error {
 	}
 	cmd := exec.Command("/bin/sh", "-c", hold, "sh", dir, port, programs)
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C", "HOME=/"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the signals of a terminal are not for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that it does not get signals from the terminal
 	if os.Geteuid() == 0 {                               // PostgreSQL refuses to run as root
 		uid, gid, err := ordinary()
 		if err != nil {
@@ -195,7 +196,7 @@ func startOn(programs, port string) error {
 	}
 }
 
-// ordinary is a user that is not root and has a name, as initdb wants.
+// ordinary returns a user that is not root and has a name, because initdb needs such a user.
 func ordinary() (uid, gid uint32, err error) {
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)

@@ -56,7 +56,7 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// A process that is killed leaves neither a server nor its files.
+// A killed process leaves neither a server nor the server's files behind.
 func TestKilled(t *testing.T) {
 	if os.Getenv("HUTCH_TEST_PG_CHILD") != "" {
 		c := pgtest.Connect(t, pgtest.New(t))
@@ -67,7 +67,7 @@ func TestKilled(t *testing.T) {
 		os.Stdout.WriteString("data in " + dir + "\n")
 		select {}
 	}
-	pgtest.New(t) // skips where there is none
+	pgtest.New(t) // skips the test if PostgreSQL is missing
 	child := exec.Command(os.Args[0], "-test.run=^TestKilled$")
 	child.Env = append(os.Environ(), "HUTCH_TEST_PG_CHILD=1")
 	out, err := child.StdoutPipe()

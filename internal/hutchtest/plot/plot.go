@@ -11,27 +11,27 @@ import (
 	"strings"
 )
 
-// Chart is lines over one axis.
+// Chart is a chart of lines with a common X axis.
 type Chart struct {
-	Name, Title string // Name is that of the file
-	Logarithmic bool   // the axis of X
+	Name, Title string // Name is the name of the file
+	Logarithmic bool   // whether the X axis is logarithmic
 	X           []int
 	Lines       []Line
 }
 
-// Line has a value for each X, or for the first of them.
+// Line has a value for each X, or only for the first ones.
 type Line struct {
 	Name string
 	Y    []float64
 }
 
-// labels is how many values of a linear axis are written at most.
+// labels is the highest number of values written at a linear axis.
 const labels = 9
 
 // colours can be distinguished by people with colour blindness, on white and on black.
 var colours = []string{"#888888", "#0072b2", "#d55e00", "#009e73", "#cc79a7"}
 
-// The picture, in pixels.
+// The sizes of the picture, in pixels.
 const (
 	width, height          = 720, 360
 	left, right, top, foot = 60, 180, 40, 40
@@ -73,7 +73,7 @@ func (c Chart) svg() string {
 	return b.String() + "</svg>\n"
 }
 
-// most returns the end of the vertical axis: round, and above all lines.
+// most returns the end of the vertical axis: a round number above all lines.
 func (c Chart) most() float64 {
 	top := 1.0
 	for _, l := range c.Lines {

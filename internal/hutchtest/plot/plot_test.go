@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPlot: a plot is XML with all that was measured.
+// TestPlot: a plot is valid XML with all measured values.
 func TestPlot(t *testing.T) {
 	c := Chart{Title: "a < b", Logarithmic: true, X: []int{1, 8, 64}, Lines: []Line{{"one", []float64{0, 40, 90}}, {"two", []float64{3, 2, 1}}}}
 	var doc struct {

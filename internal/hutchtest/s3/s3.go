@@ -71,8 +71,8 @@ func Start(t *testing.T) *Service {
 	return s
 }
 
-// Install returns the program of the service. It is stored next to Go's build cache, so that it is linked once. A test that
-// starts it where there is no network calls this first.
+// Install returns the program of the service. The program is kept next to Go's build cache, so that it is linked only
+// once. A test that will start it without a network calls Install first.
 func Install(t *testing.T) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -93,7 +93,7 @@ func Install(t *testing.T) string {
 	return program
 }
 
-// lock keeps tests of other packages from writing the program while it is started.
+// lock prevents tests of other packages from writing the program while it is started.
 func lock(t *testing.T, dir string) (unlock func()) {
 	t.Helper()
 	err := os.MkdirAll(dir, 0o755)
@@ -110,7 +110,7 @@ func lock(t *testing.T, dir string) (unlock func()) {
 	return func() { f.Close() }
 }
 
-// URL is the address of a part of the bucket "hutch".
+// URL returns the URL of a prefix in the bucket "hutch".
 func (s *Service) URL(prefix string) string {
 	return "s3://hutch/" + prefix + "?region=us-east-1&endpoint=http://" + s.Host
 }

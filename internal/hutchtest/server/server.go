@@ -1,4 +1,4 @@
-// Package server starts whole servers for tests: in this process, or as the program.
+// Package server starts whole servers for tests, in this process or as separate processes.
 package server
 
 import (
@@ -23,11 +23,11 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// Start starts a daemon and returns a client with its first token. The caller calls end, which fails the test if the
-// daemon does not end well.
+// Start starts a daemon in this process, and returns a client with the daemon's first token. The caller must call end,
+// which fails the test if the daemon does not end without an error.
 func Start(t testing.TB, cfg daemon.Config) (d *daemon.Daemon, c *client.Client, end func()) {
 	t.Helper()
-	cfg.Sandboxes.ColdCompilers = true // it would compile in the background for a minute
+	cfg.Sandboxes.ColdCompilers = true // otherwise the daemon would compile in the background for a minute
 	d, err := daemon.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func Start(t testing.TB, cfg daemon.Config) (d *daemon.Daemon, c *client.Client,
 	}
 }
 
-// Process is a `hutch serve`, and a client that is its administrator.
+// Process is a running `hutch serve`, and a client with its administrator's token.
 type Process struct {
 	*client.Client
 	URL string
@@ -60,11 +60,12 @@ type Options struct {
 	Data    string    // the data folder
 	Flags   []string  // more flags; a later one overrides an earlier one
 	Env     []string  // more variables
-	Program string    // the program; default: that of the build
+	Program string    // path of the program; default: the built program
 	Stderr  io.Writer // default: the output of the test
 }
 
-// Run starts `hutch serve` without limits of rates, and returns when it answers. The caller calls End, EndEmpty or Kill.
+// Run starts `hutch serve` without rate limits, and returns when it answers. The caller must call End, EndEmpty or
+// Kill.
 func Run(t testing.TB, o Options) *Process {
 	t.Helper()
 	p := &Process{}
@@ -77,7 +78,7 @@ func Run(t testing.TB, o Options) *Process {
 	p.cmd = exec.Command(o.Program, append([]string{"serve", "--listen", "127.0.0.1:0", "--quiet", "--cold-compilers", "--data", o.Data,
 		"--requests-per-minute", "-1", "--operations-per-hour", "-1", "--sandboxes-per-token", "-1"}, o.Flags...)...)
 	p.cmd.Env = append(append(os.Environ(), "SANDBOX_AUTH_TOKEN="+Token), o.Env...)
-	p.cmd.Stderr, p.cmd.WaitDelay = o.Stderr, time.Second // of a killed server, sandboxes still have it open
+	p.cmd.Stderr, p.cmd.WaitDelay = o.Stderr, time.Second // a delay, because the sandboxes of a killed server keep stderr open
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
 		err = p.cmd.Start()
@@ -96,7 +97,7 @@ func Run(t testing.TB, o Options) *Process {
 	return nil
 }
 
-// PID is the id of the server's process.
+// PID returns the id of the server's process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Signal sends a signal to the server's process.
@@ -110,7 +111,7 @@ func (p *Process) AwaitEnd() error {
 	return nil
 }
 
-// End ends the server, and fails the test if it does not end well.
+// End ends the server, and fails the test if it ends with an error.
 func (p *Process) End(t testing.TB) {
 	t.Helper()
 	p.Client.Close()
@@ -120,7 +121,7 @@ func (p *Process) End(t testing.TB) {
 	}
 }
 
-// EndEmpty destroys all sandboxes, which would outlive the server, and ends it.
+// EndEmpty destroys all sandboxes, because they would outlive the server, and then ends the server.
 func (p *Process) EndEmpty(t testing.TB) {
 	t.Helper()
 	p.Empty(t)
@@ -141,14 +142,14 @@ func (p *Process) Empty(t testing.TB) {
 	all.Wait()
 }
 
-// Kill ends the server as a crash does.
+// Kill ends the server as a crash would.
 func (p *Process) Kill() {
 	p.Signal(os.Kill)
 	p.AwaitEnd()
 }
 
-// Program runs `hutch serve` on a data folder with an environment, and returns the variables that tell clients where it
-// is: HUTCH_URL, then HUTCH_TOKEN. It ends with the test, and leaves no sandbox.
+// Program runs `hutch serve` on a data folder with an environment, and returns the environment variables for clients:
+// HUTCH_URL, then HUTCH_TOKEN. The server ends with the test and leaves no sandboxes behind.
 func Program(t testing.TB, data string, env []string, args ...string) []string {
 	t.Helper()
 	said, err := os.Create(filepath.Join(data, "said"))
@@ -185,7 +186,7 @@ var (
 	tokenLine = regexp.MustCompile(`(?m)^  token +(\S+)`)
 )
 
-// announced reads where a server is from its output.
+// announced reads the URL and token of a server from its output.
 func announced(file string) ([]string, error) {
 	text, err := os.ReadFile(file)
 	url, token := urlLine.FindSubmatch(text), tokenLine.FindSubmatch(text)
@@ -195,6 +196,6 @@ func announced(file string) ([]string, error) {
 	case url == nil || token == nil || !bytes.Contains(text, []byte("paste")):
 		return nil, fmt.Errorf("the server has not said that it is ready: %s", text)
 	}
-	secret, err := os.ReadFile(string(token[1])) // without a terminal, the announcement names the file
+	secret, err := os.ReadFile(string(token[1])) // without a terminal, the output names the file with the token
 	return []string{"HUTCH_URL=" + string(url[1]), "HUTCH_TOKEN=" + strings.TrimSpace(string(secret))}, err
 }

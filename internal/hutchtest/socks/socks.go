@@ -12,9 +12,9 @@ import (
 	"sync"
 )
 
-// Server is a proxy (RFC 1928) that connects to addresses, not to names.
+// Server is a proxy (RFC 1928) that accepts only IP addresses and no names.
 type Server struct {
-	// User and Password are required of clients (RFC 1929); empty for no authentication.
+	// Clients must log in with User and Password (RFC 1929); empty for no authentication.
 	User, Password string
 	// Dial connects to the address that a client asked for.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -23,14 +23,14 @@ type Server struct {
 	asked []string
 }
 
-// Asked returns the addresses that clients asked for, with spaces between them.
+// Asked returns the addresses that clients asked for, separated by spaces.
 func (s *Server) Asked() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.asked, " ")
 }
 
-// Serve answers the connections of l until it is closed.
+// Serve answers the connections of l until l is closed.
 func (s *Server) Serve(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -46,7 +46,7 @@ func (s *Server) Serve(l net.Listener) {
 
 // Answer serves one connection.
 func (s *Server) Answer(c net.Conn) {
-	read := func(n byte) []byte { // zeros after the end
+	read := func(n byte) []byte { // returns zeros after the end
 		b := make([]byte, n)
 		io.ReadFull(c, b)
 		return b
@@ -89,7 +89,7 @@ func (s *Server) Answer(c net.Conn) {
 	both.Wait()
 }
 
-// pipe copies one direction, and its end.
+// pipe copies data in one direction, and then passes the end of the data on.
 func pipe(to, from net.Conn) {
 	if _, err := io.Copy(to, from); err != nil {
 		to.Close()

@@ -1,10 +1,9 @@
-// Package steps kills a program right before one of its steps: the system calls
-// by which it changes what others can see, on disk, in the kernel or at the
-// other end of a connection. Between two of them there is nothing that a kill
-// could change, so killing before each is killing everywhere.
+// Package steps kills a program right before one of its steps: the system calls by which it changes what others can
+// see, on disk, in the kernel or at the other end of a connection. A kill at any time between two steps has the same
+// effect, so killing the program before each step covers every moment.
 //
-// The program is traced (ptrace), its children are not: nothing in it is there
-// for the test, and a step that is added is counted without further work.
+// The program is traced with ptrace, and its children are not. So the program needs no code for the test, and new steps
+// are counted automatically.
 package steps
 
 import (
@@ -19,15 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long a program may take that is stopped thousands of times.
+// patience is how long a program can take. It is long because the program is stopped thousands of times.
 const patience = 2 * time.Minute
 
-// Kill traces a child of this process, the first of a process group of its own,
-// calls begin, which starts the program, and kills it right before its nth step, counted
-// from 1. It returns, when the process has ended and was waited for, how many
-// steps it took, which are less than n where it ended by itself.
+// Kill traces a child of this process, the first of a process group of its own, calls begin, which starts the program,
+// and kills it right before its nth step, counted from 1. When the process has ended and was waited for, Kill returns
+// how many steps it made. They are fewer than n if it ended by itself.
 func Kill(pid, n int, begin func() error) (taken int, err error) {
-	runtime.LockOSThread() // which is the tracer
+	runtime.LockOSThread() // because the thread is the tracer
 	defer runtime.UnlockOSThread()
 	if err := seize(pid); err != nil {
 		unix.Kill(pid, unix.SIGKILL)
@@ -64,16 +62,16 @@ func Kill(pid, n int, begin func() error) (taken int, err error) {
 	}
 }
 
-// stop is a thread that stopped, or ended.
+// stop is a thread that has stopped or ended.
 type stop struct {
 	tid    int
 	status unix.WaitStatus
 }
 
-// waitAll waits until a thread of a process group stops, and returns all threads that have stopped by that time. So a
-// thread that stops all the time, because it waits for another, does not block the others. It does not ask about other
-// children of this process: for the kernel, the thread that started a child can wait for its stops like its tracer, and
-// a stop that one of them has received is not reported to the other.
+// waitAll waits until a thread of a process group stops, and returns all threads that have stopped by that time. It
+// returns all of them so that a thread that stops again and again, because it waits for another thread, does not block
+// the others. It does not wait for other children of this process: the kernel reports a stop only once, to the tracer
+// or to the thread that started the child, whichever waits first.
 func waitAll(group int) (stops []stop, err error) {
 	for how := unix.WALL | unix.WNOTHREAD; ; {
 		var s stop
@@ -109,7 +107,7 @@ func seize(pid int) error {
 			}
 			more, seized[tid] = true, true
 			if err := ptrace(unix.PTRACE_SEIZE, tid, 0, options); err == unix.EPERM || err == unix.ESRCH {
-				continue // it was traced from its start, or is gone
+				continue // the thread is already traced, or is gone
 			} else if err != nil {
 				return os.NewSyscallError("ptrace", err)
 			}
@@ -122,12 +120,11 @@ func seize(pid int) error {
 	return nil
 }
 
-// resume lets a thread run to its next system call, with the signal that it was
-// stopped by. It may be gone.
+// resume lets a thread run to its next system call, with the signal that stopped it. The thread may be gone.
 func resume(s stop) {
 	signal := s.status.StopSignal()
 	if signal&^0x80 == unix.SIGTRAP || s.status>>16 != 0 {
-		signal = 0 // it is the tracer's
+		signal = 0 // this stop is for the tracer only
 	}
 	ptrace(unix.PTRACE_SYSCALL, s.tid, 0, uintptr(signal))
 }
@@ -147,12 +144,12 @@ type call struct {
 	_, _   uint64
 	number uint64
 	args   [6]uint64
-	_      [8]uint64 // however much it grows
+	_      [8]uint64 // space for future versions of the struct
 }
 
 const getSyscallInfo, entry = 0x420e, 1
 
-// atStep reports whether a stopped thread is about to do a step.
+// atStep reports whether a stopped thread is about to make a step.
 func atStep(s stop) bool {
 	var c call
 	if s.status.StopSignal() != unix.SIGTRAP|0x80 || ptrace(getSyscallInfo, s.tid, unsafe.Sizeof(c), uintptr(unsafe.Pointer(&c))) != nil || c.op != entry {
@@ -164,7 +161,7 @@ func atStep(s stop) bool {
 	case unix.SYS_CLONE, unix.SYS_CLONE3:
 		return c.number == unix.SYS_CLONE3 || c.args[0]&unix.CLONE_THREAD == 0
 	case unix.SYS_WRITE:
-		return c.args[2] != 8 // with which Go's scheduler wakes itself
+		return c.args[2] != 8 // writes of 8 bytes are Go's scheduler waking itself
 	case unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_LINKAT, unix.SYS_SYMLINKAT, unix.SYS_FCHMODAT, unix.SYS_FCHOWNAT,
 		unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_FTRUNCATE, unix.SYS_PWRITE64, unix.SYS_COPY_FILE_RANGE, unix.SYS_SENDFILE,
 		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_MOVE_MOUNT, unix.SYS_MKNODAT,

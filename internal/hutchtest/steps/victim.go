@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// Victim runs a test of the running test binary in another process, with more environment variables, and kills it right before its nth step: see
-// [Kill]. The test writes a byte to its standard output when it is ready, and begins when its standard input ends.
+// Victim runs a test of the running test binary in another process, with more environment variables, and kills that
+// process right before its nth step: see [Kill]. The test writes a byte to its standard output when it is ready, and
+// begins when its standard input ends.
 func Victim(t testing.TB, test string, n int, env ...string) (taken int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$")

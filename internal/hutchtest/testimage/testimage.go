@@ -30,7 +30,7 @@ func Image(config v1.Config, layers ...v1.Layer) (v1.Image, error) {
 	return mutate.ConfigFile(image, file)
 }
 
-// Layer makes a layer of files that all can execute. Names and contents take turns.
+// Layer makes a layer of files that every user can execute. The arguments are names and contents in turn.
 func Layer(files ...string) (v1.Layer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -48,7 +48,7 @@ func Layer(files ...string) (v1.Layer, error) {
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
 }
 
-// Push pushes an image to a registry of this process.
+// Push pushes an image to a registry without TLS, such as one in this process.
 func Push(registry, as string, image v1.Image) error {
 	ref, err := name.ParseReference(registry+"/"+as, name.Insecure)
 	if err != nil {

@@ -14,7 +14,7 @@ func Only(tokens ...string) func(context.Context, string) (*caller.Principal, er
 	for _, token := range append(tokens, "") { // the last registry has no token
 		r, err := auth.Open(context.Background(), auth.Options{Local: token, LocalFree: true})
 		if err != nil {
-			panic(err) // without a store, there is nothing that can fail
+			panic(err) // cannot happen without a store
 		}
 		all = append(all, r)
 	}

@@ -1,9 +1,8 @@
 // Package wallclock lets the wall clock of a single program jump, as when an administrator sets the time of a machine.
 // The program's monotonic clock and its timers continue.
 //
-// Go programs read the clock with code that the kernel maps into each process
-// (vdso(7)). This package replaces that code in one process, before its first
-// instruction runs, by code that asks the kernel for the time and adds an offset.
+// Go programs read the clock with code that the kernel maps into each process (vdso(7)). Before the first instruction
+// of a process runs, this package replaces that code by code that asks the kernel for the time and adds an offset.
 package wallclock
 
 import (
@@ -22,22 +21,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock is a program's.
+// Clock is the wall clock of one program.
 type Clock struct {
 	memory *os.File
-	added  int64 // the address of the seconds that are added
+	added  int64 // address of the offset in seconds
 }
 
 // ErrUnsupported means that this package has no code for the processor.
 var ErrUnsupported = errors.New("no wall clock for this processor")
 
-// Start starts a program, which is then like any other, with a clock that is
-// right so far.
+// Start starts a program. Its clock is right until Set is called; otherwise it runs like any other program.
 func Start(cmd *exec.Cmd) (*Clock, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, ErrUnsupported
 	}
-	runtime.LockOSThread() // which traces it until it runs
+	runtime.LockOSThread() // because this thread traces the program until it runs
 	defer runtime.UnlockOSThread()
 	attr := syscall.SysProcAttr{}
 	if cmd.SysProcAttr != nil {
@@ -61,16 +59,16 @@ func Start(cmd *exec.Cmd) (*Clock, error) {
 	return c, nil
 }
 
-// Set makes the clock wrong by d from now on.
+// Set makes the clock differ from the real time by d from now on.
 func (c *Clock) Set(d time.Duration) error {
 	_, err := c.memory.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(d/time.Second)), c.added)
 	return err
 }
 
-// Close closes the memory of the program.
+// Close closes the file with the memory of the program.
 func (c *Clock) Close() error { return c.memory.Close() }
 
-// code is clock_gettime(2), and then an addition to the seconds of CLOCK_REALTIME.
+// code calls clock_gettime(2), and then adds the offset to the seconds of CLOCK_REALTIME.
 var code = []byte{
 	0xb8, 0xe4, 0, 0, 0, // mov eax, 228
 	0x0f, 0x05, // syscall
@@ -83,7 +81,7 @@ var code = []byte{
 	0xc3, // end: ret
 }
 
-const distance = 18 // where it is in the code; it counts from the next instruction
+const distance = 18 // position of the distance in the code; the distance itself counts from the next instruction
 
 func replace(pid int) (*Clock, error) {
 	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)

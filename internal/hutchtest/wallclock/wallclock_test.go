@@ -57,7 +57,7 @@ func TestJump(t *testing.T) {
 	}
 }
 
-// printTimes prints the time, and how long it runs by the clock that does not jump.
+// printTimes prints the time, and how long it has run by the monotonic clock.
 func printTimes() {
 	began := time.Now()
 	for asked := bufio.NewScanner(os.Stdin); asked.Scan(); {
