@@ -1,5 +1,5 @@
-// Package account finds users in the files /etc/passwd and /etc/group. Both files are an image's or a sandbox's: their
-// size is limited, and their content is not trusted.
+// Package account finds users in the files /etc/passwd and /etc/group of an image or a sandbox. It limits how much of
+// these files it reads, and does not trust their content.
 package account
 
 import (
@@ -21,7 +21,7 @@ type User struct {
 	Shell  string   `json:"shell,omitempty"`
 }
 
-// most is how much of each file is read, and mostLines of how many lines.
+// most is how many bytes of each file are read at most; mostLines is how many lines.
 const most, mostLines = 4 << 20, 1 << 16
 
 // Lookup finds a user. The text is USER, UID, USER:GROUP or a mix; empty is root. A number need not be in the files.

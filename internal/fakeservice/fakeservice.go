@@ -46,14 +46,14 @@ type Service struct {
 
 var _ hutch.Service = (*Service)(nil)
 
-// Created returns what Create was asked for so far.
+// Created returns the requests that Create has received so far.
 func (s *Service) Created() []hutch.CreateRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.created)
 }
 
-// Signals returns what Signal was asked for so far.
+// Signals returns the signals that Signal has received so far.
 func (s *Service) Signals() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *Service) Exec(ctx context.Context, sandbox string, req hutch.ExecReques
 	return Print(sandbox, req, out, hutch.Stdout, req.Command+"\n")
 }
 
-// execID is the id of every resumable command, which prints its id.
+// execID is the id of every resumable command.
 const execID = "x-scripted"
 
 func (s *Service) ResumeExec(ctx context.Context, sandbox, exec string, cursor int64, out func(hutch.Output) error) (hutch.ExecResult, error) {
@@ -205,7 +205,7 @@ func (s *Service) CancelExec(ctx context.Context, sandbox, exec string) error {
 	return nil
 }
 
-// Print does what a command does that prints one text and exits with 0.
+// Print acts like a command that prints one text and exits with 0.
 func Print(sandbox string, req hutch.ExecRequest, out func(hutch.Output) error, stream hutch.Stream, text string) (hutch.ExecResult, error) {
 	res := hutch.ExecResult{SandboxID: sandbox, Command: req.Command, Duration: time.Millisecond, Timestamp: time.Now().UTC()}
 	if stream == hutch.Stdout {

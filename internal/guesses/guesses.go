@@ -1,5 +1,5 @@
-// Package guesses counts wrong credentials by their address. After many in a minute, that address gets no answer until
-// the minute is over, even if it then sends a right one.
+// Package guesses counts wrong credentials by the address that sends them. After many in a minute, that address gets no
+// answer until the minute is over, even to a right credential.
 package guesses
 
 import (
@@ -13,8 +13,8 @@ import (
 const (
 	// Most is how many different wrong credentials an address can send in a minute, by default.
 	Most = 30
-	// maxGuesses bounds the memory: maxGuesses / Most addresses, at least, are counted separately, and further
-	// addresses share one count.
+	// maxGuesses bounds the memory. At least maxGuesses / Most addresses are counted separately; further addresses share
+	// one count.
 	maxGuesses = 10_000 * Most
 )
 
