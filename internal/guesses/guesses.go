@@ -57,7 +57,7 @@ func (c *Counter) most() int { return cmp.Or(c.Most, Most) }
 
 func (c *Counter) countedLocked(addr netip.Addr) netip.Addr {
 	if network, err := addr.WithZone("").Prefix(64); addr.Is6() && err == nil {
-		addr = network.Addr() // one customer of a provider has at least this many addresses
+		addr = network.Addr() // a provider gives each customer a network of at least this size
 	}
 	if c.by[addr] == nil && len(c.by) >= maxGuesses/c.most() {
 		return netip.Addr{}

@@ -27,8 +27,8 @@ func ParseRange(header string) (offset, length int64, ok bool) {
 	return 0, 0, false
 }
 
-// ContentRange returns the header of that name for the bytes at the positions from `from` to before `to`, of size
-// bytes.
+// ContentRange returns the value of the header Content-Range for the bytes from position from up to, but not including,
+// position to. size is the size of the whole content.
 func ContentRange(from, to, size int64) string {
 	return "bytes " + strconv.FormatInt(from, 10) + "-" + strconv.FormatInt(to-1, 10) + "/" + strconv.FormatInt(size, 10)
 }
