@@ -53,7 +53,7 @@ func run(t *testing.T, test func(t *testing.T, h *History, m meter)) {
 	})
 }
 
-// open opens a history of the sandboxes that m reports. They have the creation times that the function stats gives them.
+// open opens a history of the sandboxes that m reports. Their creation time is the one that the function stats uses.
 func open(m meter, file string, log *slog.Logger) *History {
 	return New(Options{Accounts: m, File: file, Log: log, Sandbox: func(ctx context.Context, id string) (hutch.Sandbox, error) {
 		owner, _ := caller.OwnerOf(ctx)

@@ -32,7 +32,8 @@ func pieceName(table string, number int) string {
 	return fmt.Sprintf("%s%s/%d", databaseFolder, table, number)
 }
 
-// putDatabase writes a database to the archive, and completes its content. The database need not keep its state for the rest of the backup.
+// putDatabase writes a database to the archive, and completes its content. Then it releases the database, which the rest of the backup does
+// not need.
 func putDatabase(ctx context.Context, out *tar.Writer, from *store.Backup, content *store.Content) error {
 	err := from.Copy(ctx, content, func(table string) io.WriteCloser {
 		return &pieceWriter{out: out, table: table, piece: make([]byte, 0, pieceSize)}

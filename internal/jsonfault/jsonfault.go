@@ -114,7 +114,7 @@ const unknownPrefix = "json: unknown field "
 
 func isUnknown(err error) bool { return err != nil && strings.HasPrefix(err.Error(), unknownPrefix) }
 
-// describe fills in what the decoder's error says about a value for type t, which begins with the byte first.
+// describe fills in what the decoder's error says about a value for type t. first is the first byte of the value.
 func (f *Fault) describe(t reflect.Type, first byte) {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](f.Err)
 	if !ok {
@@ -145,7 +145,7 @@ func found(value string) string {
 	}
 }
 
-// wanted names the kind of value that a type takes.
+// wanted names the kind of value that fits a type.
 func wanted(wrong *json.UnmarshalTypeError) string {
 	if wrong.Type == nil {
 		return "another value"

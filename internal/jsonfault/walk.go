@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	maxValues = 100_000 // values of a text that are looked at
+	maxValues = 100_000 // most values of a text that are checked
 	maxPath   = 200     // bytes of a path; keys of maps can be longer
 )
 
-// walk reads a text that is JSON, in its order.
+// walk reads the values of a valid JSON text, one after another.
 type walk struct {
 	text   []byte
 	dec    *json.Decoder
-	left   int  // values that can still be looked at
+	left   int  // values that can still be checked
 	strict bool // an unknown field is a fault
 }
 

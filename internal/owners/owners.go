@@ -38,7 +38,7 @@ type Service struct{ opt Options }
 
 var _ hutch.Owners = (*Service)(nil)
 
-// New returns the administration of owners.
+// New returns a Service.
 func New(opt Options) *Service { return &Service{opt} }
 
 // Owners implements hutch.Owners.

@@ -156,7 +156,7 @@ func checkPath(p string) error {
 	return nil
 }
 
-// gitsOwn reports whether some file system treats a name as .git: it may ignore the case of letters, invisible
+// gitsOwn reports whether some file system treats a name as .git. File systems can ignore the case of letters, invisible
 // characters, or dots and blanks at the end.
 func gitsOwn(name string) bool {
 	name = strings.Map(func(r rune) rune {
@@ -189,8 +189,8 @@ func checkLink(p, target string) error {
 	return nil
 }
 
-// checkFolders refuses a path through a link, which exists or which the diff makes. A new file can be in a folder that
-// replaces a link or a file, and a removed file can be in a folder that becomes a file.
+// checkFolders refuses a path through a link, whether the link exists or the diff makes it. A new file can be in a folder
+// that replaces a link or a file, and a removed file can be in a folder that becomes a file.
 func (p *plan) checkFolders(name string, isNew, isGone bool) error {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		s := p.steps[dir]
