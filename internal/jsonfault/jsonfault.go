@@ -47,7 +47,7 @@ func Find(text []byte, into any, err error) *Fault {
 // Explain returns the error for a text that cannot be decoded into a value, where err is the decoder's error. The text is
 // the body of a request.
 func Explain(text []byte, into any, err error) *hutch.Error {
-	if own, ok := errors.AsType[*hutch.Error](err); ok { // of a type that reads itself
+	if own, ok := errors.AsType[*hutch.Error](err); ok { // from a type with its own decoder
 		return own
 	}
 	if f := Find(text, into, err); f != nil {
@@ -121,7 +121,7 @@ func (f *Fault) describe(t reflect.Type, first byte) {
 		return
 	}
 	f.Found, f.Want = found(wrong.Value), wanted(wrong)
-	if wrong.Field != "" { // of a type that reads itself
+	if wrong.Field != "" { // from a type with its own decoder
 		f.Path = bounded(join(f.Path, wrong.Field))
 		return
 	}

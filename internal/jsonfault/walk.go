@@ -44,7 +44,7 @@ func (w *walk) value(t reflect.Type, path string) *Fault {
 	if err == nil {
 		return nil
 	}
-	if name, ok := strings.CutPrefix(err.Error(), unknownPrefix); ok { // of a type that reads itself
+	if name, ok := strings.CutPrefix(err.Error(), unknownPrefix); ok { // from a type with its own decoder
 		return &Fault{Path: bounded(join(path, strings.Trim(name, `"`))), Unknown: true}
 	}
 	f := &Fault{Path: path, Err: err}

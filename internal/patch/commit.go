@@ -79,8 +79,8 @@ func (g *repository) do(stdin []byte, args ...string) string {
 		settings = append(settings, "-c", s)
 	}
 	cmd := exec.CommandContext(g.ctx, "git", append(settings, args...)...)
-	// The empty list of protocols is in the environment, because the settings of the repository cannot override it. They
-	// could override arguments, and allow a protocol that runs a program.
+	// An empty list in the environment forbids all protocols. A general prohibition in the arguments would not be enough:
+	// the settings of the repository could still allow one protocol, which runs a program.
 	cmd.Env = append(environment(), "GIT_INDEX_FILE="+g.index, "GIT_ALLOW_PROTOCOL=", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
 	cmd.Stdin = bytes.NewReader(stdin)
 	var said bytes.Buffer
