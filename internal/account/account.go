@@ -25,7 +25,7 @@ type User struct {
 const most, mostLines = 4 << 20, 1 << 16
 
 // Lookup finds a user. The text is USER, UID, USER:GROUP or a mix; empty is root. A number need not be in the files.
-// "+7" is the user or group with the number 7, also if another one is called 7.
+// "+7" is the user or group with the number 7, even if another one is called 7.
 func Lookup(passwd, group io.Reader, text string) (User, error) {
 	return lookup(lines(passwd), lines(group), text)
 }
@@ -115,8 +115,8 @@ func parseID(s string) (uint32, bool) {
 	return uint32(n), err == nil && n < 1<<32-1
 }
 
-// mostFields is how many fields of a line are separated: one more than /etc/passwd has. A field takes 16 times the memory
-// of the colon before it.
+// mostFields is into how many fields a line is split at most: one more than a line of /etc/passwd has. Each field needs
+// 16 times the memory of the colon before it.
 const mostFields = 8
 
 // lines returns the fields of each line of a file.

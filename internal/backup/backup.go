@@ -41,7 +41,7 @@ type Options struct {
 	Log  *slog.Logger
 }
 
-// DefaultRoom is how many bytes an owner's backups can take.
+// DefaultRoom is how many bytes an owner's backups can take by default.
 const DefaultRoom = 10 << 30
 
 // Backups implements hutch.Backups for the owner in the context.

@@ -3,7 +3,7 @@
 //
 //	token          the token of this machine's user, when the environment sets none
 //	images/        root file systems, shared by all sandboxes of this machine
-//	oci/           the images of registries, and those that were loaded, built or committed
+//	oci/           images from registries, and images that were loaded, built or committed
 //	server/        the daemon's: its lock, its store, its engine, drivers and volumes
 //	conversation/  the same for `hutch conversation`
 //	conversations/ the files that conversations keep

@@ -60,8 +60,8 @@ type job struct {
 	lender *job                    // the job whose slot this job uses; nil if it has a slot of its own
 }
 
-// New returns a queue with some slots. A job that takes longer than slow lends its slot to another job, as long as no
-// more than most jobs run in all. With most 0 there is no such limit, and no job is ended.
+// New returns a queue with some slots. A job that takes longer than slow lends its slot to another job, as long as the
+// number of jobs that run stays within most. If most is 0, this number has no limit, and no job is ended.
 func New(slots, most int, slow time.Duration) *Queue {
 	return &Queue{slow: slow, most: most, free: slots, turns: map[string]int{}, used: map[string]usage{}}
 }

@@ -24,7 +24,7 @@ func begin(t *testing.T, l *Queue, owner string, n int) (ends []func(), waited t
 	return ends, time.Since(began)
 }
 
-// TestJobsThatHang: jobs that never end delay those of other owners only for a moment, however many there are.
+// TestJobsThatHang: however many jobs never end, they delay jobs of other owners only for a moment.
 func TestJobsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(4, 0, slow)

@@ -33,8 +33,8 @@ func ContentRange(from, to, size int64) string {
 	return "bytes " + strconv.FormatInt(from, 10) + "-" + strconv.FormatInt(to-1, 10) + "/" + strconv.FormatInt(size, 10)
 }
 
-// WriteContentHeader writes the header of an answer with content. ranged says that the request had a range, which began
-// at offset; size is the size of the whole content, 0 or less if that is unknown.
+// WriteContentHeader writes the header of an answer with content. ranged is true if the request had a range, which then
+// began at offset. size is the size of the whole content; 0 or less if the size is unknown.
 func WriteContentHeader(w http.ResponseWriter, ranged bool, offset, size int64) {
 	switch {
 	case w.Header().Get("Content-Range") != "":

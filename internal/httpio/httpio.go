@@ -22,7 +22,7 @@ type Writer struct {
 	clear bool
 }
 
-// NewWriter returns a writer of the answer to r. The client may take up to limit to read a piece.
+// NewWriter returns a writer of the answer to r. The client has the time limit to read each piece.
 func NewWriter(w http.ResponseWriter, r *http.Request, limit time.Duration) *Writer {
 	// HTTP/2 resets a stream at its deadline even when nothing is being written, so a
 	// silent stream would end. Over HTTP/1 the deadline must stay set, because the

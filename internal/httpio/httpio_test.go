@@ -162,7 +162,7 @@ func TestEventsKeepAlive(t *testing.T) {
 	}
 }
 
-// TestInterrupt: Interrupt ends a Read that waits for a silent client, also if an outer handler has wrapped the body
+// TestInterrupt: Interrupt ends a Read that waits for a silent client, even if an outer handler has wrapped the body
 // already.
 func TestInterrupt(t *testing.T) {
 	ended := make(chan error, 1)

@@ -11,7 +11,7 @@ import (
 	"hutch"
 )
 
-// copyOf is the path of the copy of a sandbox, below the data folder.
+// copyOf returns the path of the copy of a sandbox, below the data folder.
 func copyOf(key string, generation int) string {
 	return "server/checkpoints/" + sleeping(key, generation).CheckpointName()
 }

@@ -29,7 +29,7 @@ import (
 	"hutch/internal/store"
 )
 
-// storeKey is the key of the store, as the daemon derives it.
+// storeKey returns the key of the store, as the daemon derives it.
 func storeKey(key *secret.Key) []byte { return key.Derive("store") }
 
 // shared is the data folder of a node whose state is in a database, with a sandbox that sleeps.
@@ -81,14 +81,14 @@ func (s shared) write(t *testing.T) (path string, m Manifest) {
 	return path, m
 }
 
-// into are the options of a restore into a database.
+// into returns the options of a restore into a database.
 func into(url string) RestoreOptions {
 	return RestoreOptions{Database: func(ctx context.Context, key *secret.Key, id string) (*store.Restore, error) {
 		return store.BeginRestore(ctx, store.Options{URL: url, Key: storeKey(key)}, id, fleet.BackupPart())
 	}}
 }
 
-// rows are all rows of all tables of a database, as text.
+// rows returns all rows of all tables of a database, as text.
 func rows(t *testing.T, url string) map[string][]string {
 	t.Helper()
 	c := pgtest.Connect(t, url)

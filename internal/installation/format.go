@@ -73,7 +73,7 @@ func nameOf(key *secret.Key) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// seal writes a backup whose archive fill writes.
+// seal writes a backup. fill writes its archive.
 func seal(w io.Writer, format int, h header, key *secret.Key, fill func(io.Writer) error) error {
 	line, err := json.Marshal(h)
 	if err != nil {

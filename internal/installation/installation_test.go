@@ -82,7 +82,7 @@ func sleeping(key string, generation int) store.Record {
 	return store.Record{Key: key, Token: fmt.Sprint("generation ", generation), Sandbox: hutch.Sandbox{ID: key, Status: hutch.Hibernated, CreatedAt: time.Now()}}
 }
 
-// example is a data folder with some of everything.
+// example returns a data folder with some of everything.
 func example(t *testing.T) (datadir.Folder, *store.Store) {
 	data := folder(t)
 	s := openStore(t, data)
@@ -116,7 +116,7 @@ func backUp(t *testing.T, data datadir.Folder, key *secret.Key, withKey bool) (p
 	return path, m
 }
 
-// content is a data folder as text, without its store.
+// content returns the content of a data folder as text, without its store.
 func content(t *testing.T, data datadir.Folder) string {
 	t.Helper()
 	var b strings.Builder
@@ -441,7 +441,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// While sandboxes fall asleep and wake, the files of each in the backup are those of its record.
+// The files of each sandbox in a backup fit its record, even while sandboxes fall asleep and wake.
 func TestRunning(t *testing.T) {
 	data, s := example(t)
 	key := newKey(t)
@@ -748,7 +748,7 @@ func TestWriteKilled(t *testing.T) {
 	}
 }
 
-// A restore that is killed before one of its steps leaves nothing that a server uses, or all of it.
+// A restore that is killed before one of its steps leaves either all files or none that a server uses.
 func TestRestoreKilled(t *testing.T) {
 	t.Parallel()
 	data, _ := example(t)
@@ -769,7 +769,7 @@ func TestRestoreKilled(t *testing.T) {
 		kills++
 		to := folder(t)
 		killed(t, n, "restore", file, to, key)
-		if err := Finish(to); err != nil { // as the server does that starts
+		if err := Finish(to); err != nil { // as a server does at its start
 			t.Fatal(err)
 		}
 		if left, err := os.ReadDir(string(to)); err != nil {

@@ -128,7 +128,8 @@ func Verify(ctx context.Context, file string, key, found *secret.Key) (m Manifes
 	return m, err
 }
 
-// createFolder creates a data folder, and the folders above it that are missing. The returned function removes those of them that are empty.
+// createFolder creates a data folder, and the folders above it that are missing. The returned function removes the created folders that are
+// empty.
 func createFolder(data datadir.Folder) (remove func(), err error) {
 	var missing []string
 	for dir := string(data); ; dir = filepath.Dir(dir) {

@@ -43,7 +43,7 @@ var errDatabaseNeeded = hutch.Errorf(hutch.Invalid, "the state of this server is
 // partSuffix is added to the name of a backup until the backup is complete.
 const partSuffix = ".part"
 
-// Write writes a backup of a data folder, whose server can run meanwhile.
+// Write writes a backup of a data folder. The server of the folder can run meanwhile.
 func Write(ctx context.Context, data datadir.Folder, opt Options) (m Manifest, err error) {
 	if err := CheckTarget(data, opt.To); err != nil {
 		return m, err

@@ -1,9 +1,9 @@
-// Package membudget limits the memory that a server holds for its callers: bodies of requests, and output that is kept for a
-// result until the client has read it.
+// Package membudget limits the memory that a server holds for its callers: bodies of requests, and output that is kept
+// for a result until the client has read it.
 //
-// Every request has an Account, which is part of its caller.Caller. Memory for the request is charged to its owner's share
-// and to the total, until the request ends. So a client that does not read its answers blocks no other client. Calls
-// without a request have no Account, and are not limited here.
+// Every request has an Account, which is part of its caller.Caller. Memory for the request is charged to its owner's
+// share and to the total, until the request ends. So a client that does not read its answers does not block other
+// clients. Calls without a request have no Account, and are not limited here.
 package membudget
 
 import (
@@ -47,8 +47,7 @@ func (b *Budget) Open(owner string) (*Account, func()) {
 	return a, a.release
 }
 
-// Hold keeps the Account's memory charged until the returned function is called, too. It is for a call that can outlive
-// its request.
+// Hold keeps the Account's memory charged until the returned function is called, even if the request ends before that.
 func (a *Account) Hold() func() {
 	if a == nil {
 		return func() {}

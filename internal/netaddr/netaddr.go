@@ -1,6 +1,6 @@
-// Package netaddr checks hosts and addresses. [Allowed] says whether the server itself may connect to a host that a user
-// has named, and not the administrator, such as a registry or the endpoint of a bucket. It checks the address, after the
-// name was resolved. [IsLoopback] says whether a host is this machine.
+// Package netaddr checks hosts and addresses. [Allowed] reports whether the server itself may connect to a host that a
+// user, not the administrator, has named, such as a registry or the endpoint of a bucket. It checks the address, after
+// the name was resolved. [IsLoopback] reports whether a host is this machine.
 package netaddr
 
 import (

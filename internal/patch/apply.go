@@ -23,10 +23,10 @@ const maxFile = 256 << 20
 
 var maxAll = 1 << 30
 
-// Apply changes the files of a folder. If one of them cannot be changed, because it differs from the one that the agent
-// started with, or because its path is forbidden, nothing is changed and the error is Conflict or Denied. All new
-// content is on the disk before the first file changes, so a full disk changes nothing either. Changes of submodules
-// are left out; their paths are returned.
+// Apply changes the files of a folder. If a file differs from the one that the agent started with, or its path is
+// forbidden, Apply changes nothing and the error is Conflict or Denied. All new content is on the disk before the first
+// file changes, so nothing is changed if the disk is full either. Changes of submodules are left out; their paths are
+// returned.
 func (p *Patch) Apply(dir string) (skipped []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -60,7 +60,8 @@ func Count(text []byte) (s Sum, err error) {
 	return s, err
 }
 
-// Parse parses the text of a diff. It refuses everything that git does not write with the options above.
+// Parse parses the text of a diff. It refuses everything that git does not write with the options in the comment of the
+// package.
 func Parse(text []byte) (*Patch, error) {
 	p := &Patch{}
 	if err := each(text, func(f File) { p.Files = append(p.Files, f) }); err != nil {

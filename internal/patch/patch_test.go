@@ -17,7 +17,7 @@ import (
 	"hutch/internal/patch"
 )
 
-// tree is a folder: the entry at each path.
+// tree is a folder. It maps each path to its entry.
 type tree map[string]string
 
 // Prefixes of entries that are not plain files.

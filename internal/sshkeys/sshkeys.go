@@ -3,7 +3,7 @@
 //
 // A key stands for its owner's token, and has no rights of its own: Find asks for the token's holder each time, so a
 // key of a revoked or expired token opens nothing. A key belongs to one owner. Otherwise anyone could add the public
-// key of another person, and get their connections.
+// key of another person, and receive their connections.
 package sshkeys
 
 import (

@@ -22,7 +22,7 @@
 //	binary  output: one byte stream (1 stdout, 2 stderr; 4 more where a secret
 //	        was replaced), eight bytes cursor after the data, big endian, then
 //	        the data
-//	text    a [Note]: how much stdin the program has taken; at last the
+//	text    a [Note]: how much stdin the program has read; at last the
 //	        result or the error, after which the server closes
 //
 // Output that the client does not read slows the program down. If the connection breaks, the program is killed, unless
@@ -49,7 +49,7 @@
 //
 //	binary  bytes for the process's input
 //	text    a [View]: a size, which its terminal then has, or how many bytes of
-//	        output the client has taken
+//	        output the client has consumed
 //
 // and the server sends
 //

@@ -75,9 +75,9 @@ func newJournal(dir string, open *atomic.Int32) *journal {
 func (j *journal) newer(t *track) string { return filepath.Join(j.dir, t.name+".jsonl") }
 func (j *journal) older(t *track) string { return filepath.Join(j.dir, t.name+".old.jsonl") }
 
-// trackOf returns the track of an entry. The track of programs gets the entries that programs can cause in any number:
-// those about the network and their memory, and sleep and waking that no caller requested. The visitors of a port can
-// cause these, too.
+// trackOf returns the track of an entry. The track of programs has the entries that programs can cause in any number:
+// entries about the network and memory, and about sleep and waking that no caller requested. Visitors of a port can also
+// cause sleep and waking.
 func trackOf(e hutch.TimelineEntry) int {
 	switch e.Event {
 	case Allowed, Denied, Skipped, MemoryLimit, ProcessEnded:
@@ -131,7 +131,7 @@ func (j *journal) appendLocked(e hutch.TimelineEntry) (int64, error) {
 	if e.Result == hutch.TimelineRunning {
 		j.running[e.ID] = struct{}{}
 	}
-	if e.Event == Destroyed { // hardly anything follows
+	if e.Event == Destroyed { // few entries follow
 		for i := range j.tracks {
 			j.closeLocked(&j.tracks[i])
 		}
@@ -219,7 +219,8 @@ func (j *journal) loadLocked() error {
 	return nil
 }
 
-// loadFile finds the last cursor. It returns the length of the whole lines and of the file, which are 0 if the file is missing.
+// loadFile finds the last cursor. It returns the length of the complete lines and that of the file. Both are 0 if the
+// file is missing.
 func (j *journal) loadFile(path string) (whole, size int64, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

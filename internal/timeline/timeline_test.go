@@ -172,7 +172,8 @@ func TestFilesOfTheGone(t *testing.T) {
 	}
 }
 
-// The end of a background process is recorded once, however often it is reported, also over a restart. Its time is that of the end, and it has no caller.
+// The end of a background process is recorded once, however often it is reported, even across a restart. The entry has
+// the time of the end, and no caller.
 func TestProcessEnds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

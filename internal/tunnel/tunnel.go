@@ -108,7 +108,7 @@ func (g *Guard) Close() error {
 	return err
 }
 
-// lingerTime is how long the client can take to get the answer while it still sends.
+// lingerTime is how long a client that still sends has to receive the answer.
 const lingerTime = 2 * time.Second
 
 // refuse answers the client, and ends the connection.

@@ -108,8 +108,8 @@ func Open(ctx context.Context, opt Options) (l *Links, err error) {
 	})
 }
 
-// apply makes a link match its document, also when another server changed it. If the link is gone, its viewers are
-// disconnected.
+// apply makes a link match its document, even when another server has changed the document. If the link is gone, its
+// viewers are disconnected.
 func (l *Links) apply(name string, doc []byte) error {
 	key, err := hex.DecodeString(name)
 	var rec record
