@@ -115,8 +115,8 @@ func parseID(s string) (uint32, bool) {
 	return uint32(n), err == nil && n < 1<<32-1
 }
 
-// mostFields is into how many fields a line is split at most: one more than a line of /etc/passwd has. Each field needs
-// 16 times the memory of the colon before it.
+// mostFields is the most fields that a line is split into: one more than a line of /etc/passwd has. Each field needs 16
+// times the memory of the colon before it.
 const mostFields = 8
 
 // lines returns the fields of each line of a file.

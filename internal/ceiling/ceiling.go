@@ -32,9 +32,9 @@ func Ask(who *caller.Principal, asked, server hutch.Network) error {
 	return within(asked, server)
 }
 
-// Give returns the network of a sandbox from the network that its creator asked for. If the creator asked for nothing,
-// that is the server's default or, if the default allows more than the token's ceiling, the ceiling. A request above
-// the ceiling is refused.
+// Give returns the network of a sandbox whose creator asked for the network asked, on a server with the given default.
+// For an empty request it returns the server's default or, if that allows more than the token's ceiling, the ceiling. It
+// refuses a request above the ceiling.
 func Give(token *hutch.Network, asked, server hutch.Network) (hutch.Network, error) {
 	if token == nil {
 		return Fill(asked, server).Canonical()

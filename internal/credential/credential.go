@@ -75,7 +75,7 @@ func None(r *http.Request) bool {
 func isBasic(value string) bool { return len(value) > 5 && strings.EqualFold(value[:6], "Basic ") }
 
 // addedByBrowser reports whether a page of another site can have made a request, so that the browser added the password
-// that a person once entered. It does not concern requests with an Origin: the server allows or refuses them by that.
+// that a person once entered. It is false for a request with an Origin, because package guard checks the Origin.
 func addedByBrowser(r *http.Request) bool {
 	from := r.Header.Get("Sec-Fetch-Site")
 	return r.Header.Get("Origin") == "" && (from == "cross-site" || from == "same-site")

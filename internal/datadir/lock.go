@@ -48,8 +48,8 @@ func LockPatiently(dir string) (f *os.File, free bool, err error) {
 	}
 }
 
-// HasLock reports whether a process has the lock file of a folder open. Otherwise the process id in the address of a
-// server belongs to another program by now.
+// HasLock reports whether a process has the lock file of a folder open. If not, the process id in the folder's address
+// belongs to another program by now.
 func HasLock(pid int, dir string) bool {
 	want, err := os.Stat(lockFile(dir))
 	if err != nil {

@@ -141,7 +141,7 @@ func (q *Queue) noteLocked(j *job) {
 	maps.DeleteFunc(q.used, func(owner string, _ usage) bool { return q.leftLocked(owner, now) < q.slow/2 })
 }
 
-// leftLocked returns how much of the usage of an owner has not decayed yet, without the jobs that run.
+// leftLocked returns how much of an owner's usage has not decayed yet. Running jobs are not part of it.
 func (q *Queue) leftLocked(owner string, now time.Time) time.Duration {
 	u := q.used[owner]
 	return time.Duration(float64(u.time) * math.Exp2(-float64(now.Sub(u.at))/float64(halfLife*q.slow)))

@@ -146,8 +146,8 @@ func TestJobThatIsCancelled(t *testing.T) {
 	})
 }
 
-// TestMostJobs: however many owners have slow jobs, the most jobs are never exceeded, and an owner without a running job
-// is next.
+// TestMostJobs: however many owners have slow jobs, the limit on jobs is never exceeded, and an owner without a running
+// job is next.
 func TestMostJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(1, 3, slow)

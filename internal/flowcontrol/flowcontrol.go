@@ -1,6 +1,6 @@
-// Package flowcontrol receives data under flow control: at most one window of bytes can be sent but not consumed. So the
-// goroutine that reads the connection never waits for the consumer of the bytes, and the buffer for the consumer is
-// bounded.
+// Package flowcontrol receives data under flow control: the sender sends at most one window of bytes more than were
+// confirmed. So the goroutine that reads the connection never waits for the consumer of the bytes, and the buffer for
+// the consumer is bounded.
 package flowcontrol
 
 import (

@@ -72,7 +72,7 @@ func TestAheadLong(t *testing.T) {
 	}
 }
 
-// A writer gets the error of its reader. Ahead returns this error, even if the writer wraps it or returns another one.
+// A writer gets the error of its reader. Ahead returns this error, even if the writer returns another one.
 func TestAheadOfAFailure(t *testing.T) {
 	var learned error
 	err := Ahead(func(w io.Writer) error {

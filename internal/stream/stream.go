@@ -232,7 +232,7 @@ type PortValidity struct {
 	Valid bool `json:"valid"`
 }
 
-// PortLifetime is a request for a link to a port.
+// PortLifetime is a request for a link to a port or a terminal.
 type PortLifetime struct {
 	Lifetime hutch.Seconds `json:"lifetime,omitempty"` // default 3600
 }
