@@ -1,5 +1,5 @@
-// Package account finds users in the files /etc/passwd and /etc/group. Both files are an image's or a sandbox's: their
-// size is limited, and their content is not trusted.
+// Package account finds users in the files /etc/passwd and /etc/group of an image or a sandbox. It limits how much of
+// these files it reads, and does not trust their content.
 package account
 
 import (
@@ -21,11 +21,11 @@ type User struct {
 	Shell  string   `json:"shell,omitempty"`
 }
 
-// most is how much of each file is read, and mostLines of how many lines.
+// most is how many bytes of each file are read at most; mostLines is how many lines.
 const most, mostLines = 4 << 20, 1 << 16
 
 // Lookup finds a user. The text is USER, UID, USER:GROUP or a mix; empty is root. A number need not be in the files.
-// "+7" is the user or group with the number 7, also if another one is called 7.
+// "+7" is the user or group with the number 7, even if another one is called 7.
 func Lookup(passwd, group io.Reader, text string) (User, error) {
 	return lookup(lines(passwd), lines(group), text)
 }
@@ -115,8 +115,8 @@ func parseID(s string) (uint32, bool) {
 	return uint32(n), err == nil && n < 1<<32-1
 }
 
-// mostFields is how many fields of a line are separated: one more than /etc/passwd has. A field takes 16 times the memory
-// of the colon before it.
+// mostFields is the most fields that a line is split into: one more than a line of /etc/passwd has. Each field needs 16
+// times the memory of the colon before it.
 const mostFields = 8
 
 // lines returns the fields of each line of a file.

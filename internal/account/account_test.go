@@ -36,7 +36,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// The content of a file takes not much more memory than the file has bytes.
+// A parsed file takes little more memory than the file has bytes.
 func TestManyFields(t *testing.T) {
 	t.Parallel()
 	text := "web:x:500:501::/srv:/bin/sh:more:and:more\n" + strings.Repeat(":", 60_000) + "\n"

@@ -26,7 +26,7 @@ import (
 	"hutch/internal/durable"
 )
 
-// Purpose is the purpose of an authority.
+// Purpose says what an authority signs for.
 type Purpose struct {
 	Name string // in its certificate
 	// Domain, when set, limits the certificates to this name and all names below it. Trusting the authority then does
@@ -53,7 +53,7 @@ type Authority struct {
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
 	leafLife      = 7 * 24 * time.Hour
-	maxLeaves     = 256 // kept
+	maxLeaves     = 256 // certificates in the cache
 	skew          = time.Hour
 )
 
@@ -115,7 +115,7 @@ func create(path string, p Purpose, put func(path string, content []byte) error)
 		NotBefore:    time.Now().Add(-skew), NotAfter: time.Now().Add(authorityLife),
 		KeyUsage: x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true,
-		PermittedDNSDomainsCritical: true, // like all constraints
+		PermittedDNSDomainsCritical: true, // RFC 5280 requires this
 		ExcludedIPRanges:            []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}},
 	}
 	if p.Domain != "" {
@@ -155,7 +155,7 @@ func (a *Authority) Leaf(names ...string) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if c := a.leaves[all]; c != nil && time.Until(c.Leaf.NotAfter) > leafLife/2 && time.Since(c.Leaf.NotBefore) > skew/2 {
-		return c, nil // not from the future, as certificates made by a clock that was ahead are
+		return c, nil // NotBefore is checked because the clock may have been ahead at the signing
 	}
 	c, err := a.sign(names)
 	if err != nil {

@@ -73,7 +73,7 @@ func TestAnotherAuthority(t *testing.T) {
 	}
 }
 
-// An authority for one domain signs for nothing else that a client believes.
+// A client rejects what an authority for one domain signs for another domain.
 func TestOwn(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "authority.pem")

@@ -2,8 +2,8 @@
 // machine, or a bucket of an S3-compatible service.
 //
 // A backup is two objects. The first is a tar archive of the folder, compressed with
-// Zstandard; it is packed and unpacked inside the sandbox, and is only bytes to us.
-// The second is a record with its description and checksum, written after the first.
+// Zstandard; it is packed and unpacked inside the sandbox, so the server never parses it.
+// The second is a record with the backup's description and checksum, written after the archive.
 // So no backup is partial: an archive without a record does not count, and an
 // archive that does not match its checksum is not restored.
 package backup
@@ -41,7 +41,7 @@ type Options struct {
 	Log  *slog.Logger
 }
 
-// DefaultRoom is how many bytes an owner's backups can take.
+// DefaultRoom is how many bytes an owner's backups can take by default.
 const DefaultRoom = 10 << 30
 
 // Backups implements hutch.Backups for the owner in the context.
@@ -69,7 +69,7 @@ func New(opt Options) *Backups {
 type record struct {
 	Version int          `json:"version"`
 	Backup  hutch.Backup `json:"backup"`
-	SHA256  string       `json:"sha256"` // SHA-256 of the first
+	SHA256  string       `json:"sha256"` // SHA-256 of the archive
 }
 
 const (
@@ -251,7 +251,7 @@ func (b *Backups) record(ctx context.Context, home, id string) (record, error) {
 	return rec, nil
 }
 
-// DeleteBackup implements hutch.Backups. A damaged one can be deleted, too.
+// DeleteBackup implements hutch.Backups. A damaged backup can be deleted, too.
 func (b *Backups) DeleteBackup(ctx context.Context, id string) error {
 	home := folder(ctx)
 	if _, err := b.record(ctx, home, id); err != nil && hutch.KindOf(err) != hutch.Internal {

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
-// rig is backups of a sandbox "box" in a folder.
+// rig returns the backups, in a folder, of a service with the sandbox "box".
 func rig(t *testing.T, opt Options) (*Backups, hutch.Service, string) {
 	t.Helper()
 	e := hutchtest.Engine(t, "native", nil)
@@ -187,7 +187,7 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
-// files is the content of a folder, with all folders below it.
+// files returns the content of a folder, with all folders below it.
 func files(t *testing.T, dir string) string {
 	t.Helper()
 	keys, err := objects.Folder(dir).List(t.Context(), "")
@@ -337,7 +337,7 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// A store that fails leaves nothing behind, and says so.
+// A backup to a store that fails returns the store's error, and leaves no objects.
 func TestStoreFails(t *testing.T) {
 	b, svc, dir := rig(t, Options{})
 	write(t, svc, "app/a", noise(3<<20))
@@ -362,7 +362,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errFull }
 
-// hoarding has a folder whose names have no end, as an agent that a program has taken over can claim.
+// hoarding is a service with a folder that has new names without end. A hostile agent can claim to have one.
 type hoarding struct {
 	hutch.Service
 	listed, longest int
@@ -381,7 +381,7 @@ func (s *hoarding) ListFiles(ctx context.Context, sandbox string, req hutch.List
 
 func (*hoarding) Delete(context.Context, string, string, bool) error { return nil }
 
-// TestFolderOfManyNames: the names of a folder are in memory in parts, and a restore ends also where they do not.
+// TestFolderOfManyNames: only some names of a folder are in memory at a time, and a restore ends even if the names do not.
 func TestFolderOfManyNames(t *testing.T) {
 	t.Parallel()
 	s := &hoarding{}

@@ -17,8 +17,8 @@ import (
 	"hutch/internal/pipe"
 )
 
-// aside begins the name of the folder into which a backup is unpacked. It is inside the target folder, because there it
-// is on the same file system, and the folder's user can write there.
+// aside is the prefix of the name of the folder into which a backup is unpacked. That folder is inside the target
+// folder, so it is on the same file system, and the target folder's user can write to it.
 const aside = "restoring-"
 
 // RestoreBackup implements hutch.Backups.
@@ -115,12 +115,12 @@ func (b *Backups) replace(ctx context.Context, sandbox, dir, beside string) erro
 }
 
 const (
-	namesAtOnce = 5000    // of a folder, in memory
-	mostNames   = 1 << 20 // of a folder
+	namesAtOnce = 5000    // most names of a folder in memory
+	mostNames   = 1 << 20 // most names that takeOut handles
 )
 
-// takeOut calls out with each name in a folder except spared, until the folder is empty; out removes the name from the
-// folder. A folder can have more names than the server should hold, so it is listed again and again.
+// takeOut calls out, which removes a name from the folder, with each name except spared, until the folder is empty. It
+// lists the folder in parts, because the names can be too many for the server's memory.
 func (b *Backups) takeOut(ctx context.Context, sandbox, dir, spared string, out func(name string) error) error {
 	for n := 0; n < mostNames; {
 		var names []string

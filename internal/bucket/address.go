@@ -55,8 +55,8 @@ func (a Address) Client(keys *credentials.Credentials, transport http.RoundTripp
 	return core, nil
 }
 
-// retries returns how often a request is sent at most; 0 is the client's own default. Requests that a user waits for
-// fail early.
+// retries returns how many times a request is sent at most; 0 is the client's own default. Requests that a user waits
+// for fail early.
 func retries(transport http.RoundTripper) int {
 	if transport == nil {
 		return 0

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	partSize = 16 << 20 // part size of a large object; one is in memory at a time
+	partSize = 16 << 20 // size of the parts of a large object; one part is in memory at a time
 	mostETag = 200      // bytes
 	// The metadata of the objects that are written here.
 	sumField  = "hutch-sha256"
@@ -158,7 +158,7 @@ func (b *Bucket) notS3() error {
 	return hutch.Errorf(hutch.Unavailable, "the endpoint %s of the bucket %q does not answer as an S3 service: correct the URL", b.at.Host, b.at.Name)
 }
 
-// explain turns the service's answer, or its silence, into an error for the user.
+// explain turns an error of the service or of the connection into an error for the user.
 func (b *Bucket) explain(err error) error {
 	if err == nil {
 		return nil

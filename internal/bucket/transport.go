@@ -19,11 +19,11 @@ import (
 
 const (
 	pieceTimeout = 30 * time.Second // for each piece of an answer
-	mostAnswer   = 5 << 20          // bytes of an answer that is not the content of an object: a list of 1000 is less
-	mostTags     = 60_000           // most tags of XML in such an answer: a list of 1000 has a third of that
+	mostAnswer   = 5 << 20          // bytes of an answer that is not the content of an object; a list of 1000 objects is smaller
+	mostTags     = 60_000           // XML tags in such an answer; a list of 1000 objects has a third of that
 	mostHeaders  = 64 << 10
-	// A list of 100,000 objects has 100 pages or, of services with short pages, some more. Each page takes CPU time, also
-	// one without objects.
+	// A list of 100,000 objects has 100 pages, or some more if the service sends short pages. Even an empty page takes
+	// CPU time.
 	mostPages = 2000
 	mostLists = 256 << 20 // bytes of all pages
 )
@@ -38,7 +38,7 @@ func Transport(allowed []string) http.RoundTripper {
 		ResponseHeaderTimeout:  pieceTimeout,
 		MaxResponseHeaderBytes: mostHeaders,
 		MaxIdleConnsPerHost:    2,
-		MaxIdleConns:           64, // a name can have any number of hosts below it
+		MaxIdleConns:           64, // a user can name any number of hosts below a domain
 		IdleConnTimeout:        pieceTimeout,
 		DisableCompression:     true,
 	}}
@@ -103,7 +103,7 @@ type list struct{ pages, bytes int }
 
 type listKey struct{}
 
-// isContent reports whether an answer is the content of an object, which its reader bounds.
+// isContent reports whether an answer is the content of an object. Bucket.Get limits its length.
 func isContent(r *http.Request, answer *http.Response) bool {
 	return r.Method == http.MethodGet && r.URL.RawQuery == "" && answer.StatusCode == http.StatusOK
 }
@@ -116,12 +116,12 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// bounded is an answer with limits on its bytes and its tags: an empty element has ten bytes, and takes a hundred times
-// as much memory when it is decoded.
+// bounded is an answer with limits on its bytes and its tags. Tags have their own limit, because an empty element of ten
+// bytes takes about a thousand bytes of memory when it is decoded.
 type bounded struct {
 	io.ReadCloser
 	left, tags int
-	list       *list // nil if it is not a page of a list
+	list       *list // nil if the answer is not a page of a list
 }
 
 var errLongAnswer = errors.New("the answer of the service is too long")

@@ -12,8 +12,8 @@ import (
 	"hutch/internal/membudget"
 )
 
-// Caller is the caller of a call, its origin, and the account that it is charged to. The zero value is the server
-// itself.
+// Caller describes who makes a call, where the call comes from, and which account pays for its memory. The zero value
+// is the server itself.
 type Caller struct {
 	// Principal is the principal of the call's token; nil for a call without a token.
 	Principal *Principal
@@ -27,7 +27,7 @@ type Caller struct {
 	Trace string
 	// Budget is the memory that the server holds for the request; nil for no limit.
 	Budget *membudget.Account
-	// Pulls receives the state of a layer each time that it changes, while the call pulls an image; nil if no one asks.
+	// Pulls, if not nil, receives the state of a layer whenever it changes while the call pulls an image.
 	Pulls func(hutch.Transfer) error
 }
 
@@ -37,7 +37,7 @@ type Owner struct {
 	MaxSandboxes int    // live sandboxes; 0 means only the server's limit
 	// Network is the most that the owner's sandboxes can reach, in canonical form; nil means no ceiling.
 	Network *hutch.Network
-	// Registries are the registries that the owner can use, among the server's; empty for all of these.
+	// Registries are the server's registries that the owner can use; empty for all of the server's.
 	Registries []string
 }
 
@@ -146,9 +146,9 @@ func (c Caller) TraceID() string {
 	return c.Trace[3:35]
 }
 
-// OwnBudget returns a context for work that outlives its request: its memory is charged to the same owner, and given
-// back by the returned function. Until then the memory of the request stays charged too, because the work still has
-// what the request has sent.
+// OwnBudget returns a context for work that outlives its request. The memory of the work is charged to the same owner,
+// until the returned function is called. Until then the memory of the request stays charged too, because the work still
+// uses what the request has sent.
 func OwnBudget(ctx context.Context) (context.Context, func()) {
 	c := From(ctx)
 	release := c.Budget.Hold()

@@ -30,7 +30,7 @@ func TestPartsAreKept(t *testing.T) {
 	}
 }
 
-// The server cleans up for a principal whose limits are used up, and changes nothing for other calls of it.
+// The server can clean up for a principal whose limits are used up; other calls of the principal are limited as before.
 func TestUnmetered(t *testing.T) {
 	t.Parallel()
 	ctx := As(t.Context(), &Principal{ID: "tk-1", Owner: "ada"})

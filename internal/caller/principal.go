@@ -16,15 +16,15 @@ type Principal struct {
 	Owner  string // owner of the sandboxes it creates; empty for the server's own
 	Scopes []hutch.Scope
 	Limits hutch.TokenLimits // hutch.Unlimited for no limit, never 0
-	// Network is the most that its sandboxes can reach; nil for the server's.
+	// Network is the most that the principal's sandboxes can reach; nil for the server's limit.
 	Network *hutch.Network
-	// Registries are the registries that it can use, among the server's; empty for all of these.
+	// Registries are the server's registries that the principal can use; empty for all of the server's.
 	Registries []string
 	// Metadata is the URL that tells a client where to get more scopes (RFC 9728); empty if there is none.
 	Metadata string
 
 	Expires time.Time       // zero for never
-	Life    context.Context // done when the token ends earlier; nil for never
+	Life    context.Context // done when the token ends before Expires; nil if it cannot
 }
 
 // Unlimited are the limits of a principal without limits.
@@ -38,8 +38,8 @@ func (p *Principal) Has(scopes ...hutch.Scope) bool {
 	return slices.ContainsFunc(scopes, func(s hutch.Scope) bool { return slices.Contains(p.Scopes, s) })
 }
 
-// Lack returns the error for a verb that needs one of some scopes, when p has none of them. Its data become a challenge
-// (RFC 6750).
+// Lack returns the error for a principal that has none of scopes, although the verb needs one of them. The data of the
+// error become a challenge (RFC 6750).
 func (p *Principal) Lack(verb string, scopes []hutch.Scope) error {
 	err := hutch.Errorf(hutch.Denied, "the token %q has %s, and %s needs the scope %s: ask for a token that has it", p.Name, scopesOf(p.Scopes), verb, hutch.JoinNames(scopes, "or")).
 		With("needs", scopes)
@@ -66,7 +66,8 @@ func (p *Principal) Self() Owner {
 	return Owner{ID: p.Owner, MaxSandboxes: max(0, p.Limits.Sandboxes), Network: p.Network, Registries: p.Registries}
 }
 
-// Hold returns a context that ends with the principal's token; its cause then has a message for people.
+// Hold returns a context that also ends when the principal's token ends. The cause is then an error with a message for
+// people.
 func (p *Principal) Hold(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := Until(ctx, cmp.Or(p.Life, context.Background()))
 	if p.Expires.IsZero() {
@@ -76,8 +77,8 @@ func (p *Principal) Hold(ctx context.Context) (context.Context, context.CancelFu
 	return ctx, func() { done(); end() }
 }
 
-// Until returns a context that also ends when life ends, with the cause of that; with a nil life, it returns ctx. The caller
-// calls end when it does not need the context any more.
+// Until returns a context that also ends when life ends, with the cause of life. If life is nil, Until returns ctx. The
+// caller calls end when it does not need the context any more.
 func Until(ctx, life context.Context) (_ context.Context, end context.CancelFunc) {
 	if life == nil {
 		return ctx, func() {}

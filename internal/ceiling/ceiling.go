@@ -1,9 +1,9 @@
 // Package ceiling decides how much of the network a caller can give to a sandbox. There are two ceilings:
 //
-//   - A token can have one. Its sandboxes reach nothing above it: neither by a request, nor by a copy's inherited rules,
-//     nor by the server's default.
-//   - The server has one, its default network. It applies to requests if the token has no ceiling. A copy can reach
-//     what its original reaches. A caller with the scope admin has no such ceiling.
+//   - A token can have a ceiling. The token's sandboxes reach nothing above it: neither by a request, nor by a copy's
+//     inherited rules, nor by the server's default.
+//   - The server's default network is the ceiling of requests whose token has none. It does not apply to a caller with
+//     the scope admin, nor to a copy, which can reach what its original reaches.
 //
 // Policy calls Ask before anything else happens, so that a refusal is recorded. The engine calls Give, because only the
 // engine knows what a copy inherits.
@@ -17,7 +17,7 @@ import (
 	"hutch/internal/caller"
 )
 
-// Ask refuses a network that a caller cannot ask for, on a server with the given default.
+// Ask returns an error if the caller is not allowed to ask for a network, on a server with the given default.
 func Ask(who *caller.Principal, asked, server hutch.Network) error {
 	if asked.IsZero() || who.Has(hutch.ScopeAdmin) {
 		return nil
@@ -32,9 +32,9 @@ func Ask(who *caller.Principal, asked, server hutch.Network) error {
 	return within(asked, server)
 }
 
-// Give returns the network of a sandbox whose creator requested one, on a server with the given default. An empty
-// request becomes the default or, if that allows more than the token's ceiling, the ceiling. A request above the
-// ceiling is refused.
+// Give returns the network of a sandbox whose creator asked for the network asked, on a server with the given default.
+// For an empty request it returns the server's default or, if that allows more than the token's ceiling, the ceiling. It
+// refuses a request above the ceiling.
 func Give(token *hutch.Network, asked, server hutch.Network) (hutch.Network, error) {
 	if token == nil {
 		return Fill(asked, server).Canonical()
@@ -65,7 +65,7 @@ func Fill(n, from hutch.Network) hutch.Network {
 	return n
 }
 
-// within returns an error if a network, which is canonical, allows more than a ceiling.
+// within returns an error if the network n allows more than a ceiling. n must be in canonical form.
 func within(n, ceiling hutch.Network) error {
 	beyond := func(format string, args ...any) error {
 		return hutch.Errorf(hutch.Denied, "%s, which is beyond what this token may allow: ask someone with the scope admin", hutch.Errorf(hutch.Denied, format, args...).Message).Naming(hutch.AboutField, "network")

@@ -30,7 +30,7 @@ func New(kept *headtail.Output, take func(bytes int) bool, out func(hutch.RunEve
 	return &Record{kept: kept, take: take, out: out}
 }
 
-// PassOn returns a Record that keeps nothing, for a caller that keeps what out gets.
+// PassOn returns a Record that keeps nothing, and only passes events to out.
 func PassOn(out func(hutch.RunEvent) error) *Record {
 	return New(nil, func(int) bool { return false }, out)
 }
@@ -48,7 +48,7 @@ func (r *Record) Output(o hutch.Output) error {
 	return r.hand(hutch.RunEvent{Output: &o})
 }
 
-// Message handles a message of the interpreter. It drops invalid messages, because user code can write there, too.
+// Message handles a message of the interpreter. It drops invalid messages, because user code can send messages, too.
 func (r *Record) Message(m []byte) error {
 	e, err := kernel.Parse(m)
 	if err != nil {

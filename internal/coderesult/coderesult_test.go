@@ -29,7 +29,7 @@ func TestNoMemoryForResults(t *testing.T) {
 	}
 }
 
-// Anything may be written where messages come from.
+// User code can send anything as a message.
 func TestForgedMessages(t *testing.T) {
 	r := New(headtail.New(0, nil), func(int) bool { return true }, nil)
 	for _, m := range []string{"", "{", "[]", "null", fmt.Sprintf("%q", "text")} {

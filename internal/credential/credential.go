@@ -13,8 +13,8 @@
 //	                              for web pages, which can set no other header of the request that opens a WebSocket
 //
 // The first place with a value counts. A repeated header counts as no token, because a proxy before the server might
-// have read the other one. A password that a browser adds to the request of another site's page does not count either:
-// the page does not know it.
+// have read the other one. A password that a browser adds to the request of another site's page does not count either,
+// because the page does not know that password.
 package credential
 
 import (
@@ -62,7 +62,7 @@ func Of(r *http.Request) string {
 	return inSubprotocols(r.Header)
 }
 
-// None reports whether a request has nothing in any of these places, not even a value that counts as no token.
+// None reports whether a request has no value in any of the places for a token, not even one that counts as no token.
 func None(r *http.Request) bool {
 	for name := range headers {
 		if len(r.Header.Values(name)) > 0 {
@@ -74,8 +74,8 @@ func None(r *http.Request) bool {
 
 func isBasic(value string) bool { return len(value) > 5 && strings.EqualFold(value[:6], "Basic ") }
 
-// addedByBrowser reports whether a page of another site can have made a request without the person: a browser adds the
-// password that a person once entered, and an Origin only to requests that the server allows by it.
+// addedByBrowser reports whether a page of another site can have made a request, so that the browser added the password
+// that a person once entered. It is false for a request with an Origin, because package guard checks the Origin.
 func addedByBrowser(r *http.Request) bool {
 	from := r.Header.Get("Sec-Fetch-Site")
 	return r.Header.Get("Origin") == "" && (from == "cross-site" || from == "same-site")
@@ -122,8 +122,8 @@ func inQuery(u *url.URL, parameter string) string {
 	return given[0]
 }
 
-// pages are the paths at which a browser shows what is in a sandbox as a page, with its scripts. Those that end with a slash
-// have more paths below them.
+// pages are the paths at which a browser shows files or servers of a sandbox as a page, with scripts. A path that ends
+// with a slash includes all paths below it.
 var pages = []string{"/openterminal/files/view", "/openterminal/files/serve/", "/openterminal/proxy/"}
 
 func isPage(path string) bool {
@@ -134,7 +134,7 @@ func isPage(path string) bool {
 
 const (
 	protocols = "Sec-Websocket-Protocol"
-	// subprotocol begins the name of a subprotocol that holds a token.
+	// subprotocol is the prefix of the name of a subprotocol that holds a token.
 	subprotocol = "hutch.token."
 )
 
@@ -174,7 +174,7 @@ func Hide(r *http.Request) {
 	r.RequestURI = r.URL.RequestURI()
 }
 
-// Strip removes the tokens that known reports from every place of a request, and changes nothing else.
+// Strip removes the tokens for which known returns true from every place of a request, and changes nothing else.
 func Strip(r *http.Request, known func(token string) bool) {
 	for name, token := range headers {
 		if given := r.Header[name]; len(given) > 0 {
@@ -199,7 +199,7 @@ func Strip(r *http.Request, known func(token string) bool) {
 	}
 }
 
-// without returns a list without some of its elements.
+// without returns a list without the elements for which drop returns true.
 func without(list, separator string, drop func(string) bool) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(list, separator), drop), separator)
 }

@@ -34,7 +34,7 @@ func (l Lock) Try() bool {
 	}
 }
 
-// Put frees the lock, which the caller holds.
+// Put frees the lock. The caller must hold it.
 func (l Lock) Put() { <-l }
 
 // Locks are locks by name. A name that no caller holds or waits for takes no
@@ -68,7 +68,7 @@ func (t *Locks) Try(name string) bool {
 	return taken
 }
 
-// Put frees the lock of a name, which the caller holds.
+// Put frees the lock of a name. The caller must hold that lock.
 func (t *Locks) Put(name string) { t.leave(name).Put() }
 
 func (t *Locks) join(name string) *shared {

@@ -3,7 +3,7 @@
 //
 //	token          the token of this machine's user, when the environment sets none
 //	images/        root file systems, shared by all sandboxes of this machine
-//	oci/           the images of registries, and those that were loaded, built or committed
+//	oci/           images from registries, and images that were loaded, built or committed
 //	server/        the daemon's: its lock, its store, its engine, drivers and volumes
 //	conversation/  the same for `hutch conversation`
 //	conversations/ the files that conversations keep
@@ -28,7 +28,7 @@ import (
 	"hutch/internal/durable"
 )
 
-// The parts that an engine can have for itself.
+// The folders that an engine can have to itself.
 const (
 	Server       = "server"
 	Conversation = "conversation"
@@ -44,7 +44,7 @@ const OCI = "oci"
 // Folder is the absolute path of a data folder.
 type Folder string
 
-// Open makes the folder when it is missing.
+// Open returns the folder at a path, and creates it if it is missing.
 func Open(path string) (Folder, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -65,7 +65,7 @@ func (f Folder) Images() string { return f.Path("images") }
 // Token returns the path of the token of this machine's user.
 func (f Folder) Token() string { return f.Path("token") }
 
-// Make creates one of the folders in it when it is missing, and returns its path.
+// Make creates a folder in the data folder if it is missing, and returns its path.
 func (f Folder) Make(name string) (string, error) {
 	path := f.Path(name)
 	if err := os.MkdirAll(path, 0o711); err != nil {
@@ -74,7 +74,8 @@ func (f Folder) Make(name string) (string, error) {
 	return path, nil
 }
 
-// Secret reads a secret file of the folder. A missing one is written with the result of mint; fresh says so.
+// Secret reads a secret file of the folder. If the file is missing, Secret writes it with the result of mint, and fresh
+// is true.
 func (f Folder) Secret(name string, mint func() string) (secret string, fresh bool, err error) {
 	path := f.Path(name)
 	b, err := os.ReadFile(path)
@@ -104,12 +105,12 @@ func Database(server string) string { return filepath.Join(server, "hutch.db") }
 // Membership says that the state of a server is in a database that others can share.
 type Membership struct {
 	Installation string `json:"installation"` // the id of the installation
-	Node         string `json:"node"`         // the name of this server in it
+	Node         string `json:"node"`         // the name of this server in the installation
 }
 
 func membershipFile(server string) string { return filepath.Join(server, "store.json") }
 
-// ReadMembership reads the membership of a server's folder; false if its state is in the folder itself.
+// ReadMembership reads the membership of a server's folder; ok is false if the server's state is in the folder itself.
 func ReadMembership(server string) (m Membership, ok bool, err error) {
 	b, err := os.ReadFile(membershipFile(server))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -136,9 +137,9 @@ func WriteMembership(server string, m Membership) error {
 	return durable.Replace(membershipFile(server), append(b, '\n'))
 }
 
-// Restored returns the path of the file, in a server's folder, that marks a restored folder. It says where the original
-// of the folder was. Any program that starts an engine on the folder asks IsRestored before, and calls EndRestored
-// after that.
+// Restored returns the path of the file, in a server's folder, that marks a restored folder. The file says where the
+// original of the folder was. A program that starts an engine on the folder calls IsRestored first, and EndRestored
+// after the start.
 func Restored(server string) string { return filepath.Join(server, "restored") }
 
 // IsRestored reports whether a server's folder was restored from a backup and no engine has started on it yet.
@@ -147,7 +148,7 @@ func IsRestored(server string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// EndRestored removes the mark of a restored folder, on disk too.
+// EndRestored removes the mark of a restored folder, and syncs the folder.
 func EndRestored(server string) error {
 	err := os.Remove(Restored(server))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -156,7 +157,7 @@ func EndRestored(server string) error {
 	return errors.Join(err, durable.Sync(server))
 }
 
-// SecretsFile and SecretsKey are the files, in a server's folder, with the secrets, and with the key that opens them.
+// SecretsFile is the file, in a server's folder, with the secrets; SecretsKey is the one with the key that decrypts them.
 const (
 	SecretsFile = "secrets.age"
 	SecretsKey  = "secrets.key"
@@ -168,8 +169,8 @@ func Authority(server string) string { return filepath.Join(server, "authority.p
 // ServerAuthority returns the path of the file with the authority for a server's own names.
 func ServerAuthority(server string) string { return filepath.Join(server, "server-authority.pem") }
 
-// SSHHostKey and SSHAuthority are the files, in a server's folder, with the key by which SSH clients recognize the
-// server, and with the key that signs the certificates of SSH clients.
+// SSHHostKey is the file, in a server's folder, with the key by which SSH clients recognize the server; SSHAuthority is
+// the one with the key that signs the certificates of SSH clients.
 const (
 	SSHHostKey   = "ssh_host_ed25519_key"
 	SSHAuthority = "ssh_user_ca"

@@ -19,9 +19,9 @@ const lockTime = time.Second
 
 func lockFile(dir string) string { return filepath.Join(dir, "lock") }
 
-// Lock takes the lock of a folder. It returns false when it is taken: by another
-// process, or another holder in this one. The kernel frees the lock when the file
-// is closed, so also when the process dies.
+// Lock takes the lock of a folder. free is false if the lock is held, by another
+// process or in this one. The kernel frees the lock when the file is closed, so
+// also when the process dies.
 func Lock(dir string) (f *os.File, free bool, err error) {
 	f, err = os.OpenFile(lockFile(dir), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -48,8 +48,8 @@ func LockPatiently(dir string) (f *os.File, free bool, err error) {
 	}
 }
 
-// HasLock reports whether a process has the lock file of a folder open. The process id in the address can meanwhile
-// belong to another program.
+// HasLock reports whether a process has the lock file of a folder open. If not, the process id in the folder's address
+// belongs to another program by now.
 func HasLock(pid int, dir string) bool {
 	want, err := os.Stat(lockFile(dir))
 	if err != nil {
@@ -72,8 +72,8 @@ type Address struct {
 
 func addressFile(dir string) string { return filepath.Join(dir, "address") }
 
-// WriteAddress says in the folder of this process's server where it answers. The
-// server must hold the lock.
+// WriteAddress writes the address of this process's server to the server's folder.
+// The server must hold the lock.
 func WriteAddress(dir, url string) error {
 	b, err := json.Marshal(Address{url, os.Getpid()})
 	if err != nil {
@@ -86,8 +86,8 @@ func WriteAddress(dir, url string) error {
 func RemoveAddress(dir string) error { return os.Remove(addressFile(dir)) }
 
 // Running reads the address of the server that holds the lock of a folder; the
-// address is empty while the server starts. It returns false when no process holds the
-// lock: an address there was left behind by a server that was killed.
+// address is empty while the server starts. ok is false if no process holds the lock: an
+// address in the folder is then that of a server that was killed.
 func Running(dir string) (a Address, ok bool) {
 	f, err := os.Open(lockFile(dir))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"hutch/internal/delay"
 )
 
-// every is how often the engine is asked. Each time takes one request to a socket of this machine.
+// every is the interval at which the engine is asked for its images, by one request to a socket of this machine.
 const every = 10 * time.Second
 
 // Store is the part of the images that a copy needs.
@@ -35,7 +35,7 @@ type Engine struct {
 	bad    map[string]failure // by Docker id: images that could not be copied
 }
 
-// failure is why an image could not be copied. The next try is after a wait, which grows with each failure: an archive
+// failure is why an image could not be copied. The wait until the next try grows with each failure, because an archive
 // can be large.
 type failure struct {
 	err  error
@@ -47,7 +47,7 @@ type failure struct {
 const longest = time.Hour
 
 // Open returns the engine of the environment: DOCKER_HOST, DOCKER_TLS_VERIFY and DOCKER_CERT_PATH.
-// Images go to store, where all owners have them.
+// Images go to store, where all owners can use them.
 func Open(store Store, log *slog.Logger) (*Engine, error) {
 	api, err := client.New(client.FromEnv)
 	if err != nil {
@@ -82,8 +82,8 @@ func (e *Engine) report(ctx context.Context, err error) {
 	e.failed = text
 }
 
-// Copy copies the images that have a label and are not in the store yet. It returns the last error of an image that is
-// not tried again yet.
+// Copy copies the images that have a label and are not in the store yet. For an image that is not tried again yet, it
+// returns the error of the last try.
 func (e *Engine) Copy(ctx context.Context, label string) error {
 	list, err := e.api.ImageList(ctx, client.ImageListOptions{Filters: client.Filters{}.Add("label", label)})
 	if err != nil {
@@ -112,7 +112,8 @@ func (e *Engine) try(ctx context.Context, id string, tags []string) error {
 	return err
 }
 
-// copy copies one image, unless it is in the store. There it has a name with its Docker id, and its own names.
+// copy copies one image, unless it is in the store. In the store, the image has its own names and a name with its Docker
+// id.
 func (e *Engine) copy(ctx context.Context, id string, tags []string) error {
 	name := "docker.engine.internal/image:" + strings.TrimPrefix(id, "sha256:")
 	if _, err := e.store.Image(ctx, name); hutch.KindOf(err) != hutch.NotFound {

@@ -22,7 +22,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// engine is a Docker engine with these images; it answers with a failure when it is broken.
+// engine is a fake Docker engine with some images; while it is broken, it answers with a failure.
 type engine struct {
 	mu     sync.Mutex
 	images string
@@ -112,12 +112,12 @@ func TestCopy(t *testing.T) {
 	if !slices.Equal(s.loaded, want) {
 		t.Errorf("copied %q, want %q", s.loaded, want)
 	}
-	if e.saved != 3 { // each once: the one that cannot be copied is not tried again at once
+	if e.saved != 3 { // each image once: the image that cannot be copied is not tried again soon
 		t.Errorf("%d archives were read", e.saved)
 	}
 }
 
-// TestNoDocker: an address that cannot be is refused; an engine that does not answer is logged once, and asked again.
+// TestNoDocker: an invalid address is refused. An engine that does not answer is logged once, and asked again.
 func TestNoDocker(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "nonsense")
 	if _, err := docker.Open(nil, nil); hutch.KindOf(err) != hutch.Invalid || !strings.Contains(err.Error(), "DOCKER_HOST") {

@@ -22,8 +22,8 @@ func Explained(err error, dir string) error {
 	return Full.Because(err)
 }
 
-// IsFull reports whether err came from a disk without space, possibly that of dir, and has no more precise message. It is for files that are
-// not on the server's disk: for others, see Explained.
+// IsFull reports whether err came from a disk without space, possibly that of dir, and has no more precise message. It
+// is for files that are not on the server's disk; for files on it, use Explained.
 func IsFull(err error, dir string) bool {
 	return err != nil && !isSpecific(err) && (noRoom(err) || isFull(dir))
 }
@@ -33,8 +33,8 @@ func isSpecific(err error) bool {
 	return !slices.Contains([]hutch.Kind{hutch.Internal, hutch.Unavailable, hutch.Timeout}, hutch.KindOf(err))
 }
 
-// noRoom accepts only errors about files: for namespaces and control groups, the kernel also reports that no space is
-// left.
+// noRoom reports whether err says that there is no space for a file. Other errors do not count, because the kernel also
+// reports "no space left" for namespaces and control groups.
 func noRoom(err error) bool {
 	e, ok := errors.AsType[*fs.PathError](err)
 	return ok && e.Err == unix.ENOSPC

@@ -9,7 +9,7 @@ import (
 
 var zeros [64 << 10]byte
 
-// CopySparse writes what r has to a new file, with holes where there are only zeros, and returns the size.
+// CopySparse writes the content of r to a new file, with holes instead of blocks of zeros, and returns the size.
 func CopySparse(f *os.File, r io.Reader) (size int64, err error) {
 	b := make([]byte, len(zeros))
 	for {

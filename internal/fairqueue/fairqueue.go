@@ -42,7 +42,8 @@ type usage struct {
 // halfLife is the time in which a usage halves, as a multiple of the time after which a job is slow.
 const halfLife = 20
 
-// ErrShare is the cause with which the context of a job of Begin ends, if the job has to make room for another owner.
+// ErrShare is the cause when the context of a job ends because the job has to make room for another owner. Only jobs
+// that were started with Begin end in this way.
 var ErrShare = errors.New("jobs of other owners wait, and this one has had its share")
 
 // job has a slot, or waits for one.
@@ -59,8 +60,8 @@ type job struct {
 	lender *job                    // the job whose slot this job uses; nil if it has a slot of its own
 }
 
-// New returns a queue with some slots. A job that takes longer than slow lends its slot to another job, as long as no
-// more than most jobs run in all. With most 0 there is no such limit, and no job is ended.
+// New returns a queue with some slots. A job that takes longer than slow lends its slot to another job, as long as the
+// number of jobs that run stays within most. If most is 0, this number has no limit, and no job is ended.
 func New(slots, most int, slow time.Duration) *Queue {
 	return &Queue{slow: slow, most: most, free: slots, turns: map[string]int{}, used: map[string]usage{}}
 }
@@ -140,7 +141,7 @@ func (q *Queue) noteLocked(j *job) {
 	maps.DeleteFunc(q.used, func(owner string, _ usage) bool { return q.leftLocked(owner, now) < q.slow/2 })
 }
 
-// leftLocked returns what is left of the usage of an owner, without the jobs that run.
+// leftLocked returns how much of an owner's usage has not decayed yet. Running jobs are not part of it.
 func (q *Queue) leftLocked(owner string, now time.Time) time.Duration {
 	u := q.used[owner]
 	return time.Duration(float64(u.time) * math.Exp2(-float64(now.Sub(u.at))/float64(halfLife*q.slow)))
@@ -170,7 +171,8 @@ func (q *Queue) beginLocked() {
 	}
 }
 
-// endSlowLocked ends slow jobs, one for each owner that waits, has no job, and has used the queue for a shorter time.
+// endSlowLocked ends slow jobs: one for each waiting owner that has no running job and has used the queue for a shorter
+// time than the owner of the slow job.
 func (q *Queue) endSlowLocked() {
 	used, has := q.usedLocked(), map[string]bool{}
 	var slow []*job
@@ -202,7 +204,7 @@ func (q *Queue) endSlowLocked() {
 	}
 }
 
-// beginNextLocked begins the first job for which there is a slot. It returns false if there is none.
+// beginNextLocked begins the first job for which there is a slot. It returns false if there is no such job.
 func (q *Queue) beginNextLocked() bool {
 	if q.most > 0 && len(q.running) >= q.most {
 		return false

@@ -24,7 +24,7 @@ func begin(t *testing.T, l *Queue, owner string, n int) (ends []func(), waited t
 	return ends, time.Since(began)
 }
 
-// TestJobsThatHang: jobs that never end delay those of other owners only for a moment, however many there are.
+// TestJobsThatHang: however many jobs never end, they delay jobs of other owners only for a moment.
 func TestJobsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(4, 0, slow)
@@ -146,8 +146,8 @@ func TestJobThatIsCancelled(t *testing.T) {
 	})
 }
 
-// TestMostJobs: however many owners have slow jobs, a number of jobs is never exceeded, and an owner without one is the
-// next.
+// TestMostJobs: however many owners have slow jobs, the limit on jobs is never exceeded, and an owner without a running
+// job is next.
 func TestMostJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(1, 3, slow)
@@ -178,15 +178,15 @@ func TestMostJobs(t *testing.T) {
 	})
 }
 
-// TestManyOwnersWithSlowJobs: however many owners have jobs that never end, another owner waits no longer than until one
-// is slow. A job that is not slow is never ended, and owners that come again and again do not end a job of an owner that
-// has used less than they have.
+// TestManyOwnersWithSlowJobs: however many owners have jobs that never end, another owner waits only until one of these
+// jobs is slow. A job that is not slow is never ended. Owners that start jobs again and again do not end a job of an
+// owner that has used less time than they have.
 func TestManyOwnersWithSlowJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 4
 		l := New(2, most, slow)
 		ctx, cancel := context.WithCancel(t.Context())
-		for i := range 3 * most { // each comes again when it was ended
+		for i := range 3 * most { // each owner starts its job again when it was ended
 			go func() {
 				for ctx.Err() == nil {
 					job, end, err := l.Begin(ctx, string(rune('a'+i)))
@@ -240,7 +240,7 @@ func TestManyOwnersWithSlowJobs(t *testing.T) {
 	})
 }
 
-// TestJobThatCannotBeEnded: a job of Take stays, however long others wait.
+// TestJobThatCannotBeEnded: a job that was started with Take is not ended, however long others wait.
 func TestJobThatCannotBeEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(1, 2, slow)

@@ -57,7 +57,7 @@ func (s *Service) Interrupt(ctx context.Context, sandbox, id string) error {
 	return err
 }
 
-// RunCode does what OnRun does or, without it, gives the code as its value.
+// RunCode calls OnRun or, without it, returns the code as its own value.
 func (s *Service) RunCode(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error) {
 	c, err := s.CreateContext(ctx, sandbox, hutch.ContextRequest{ID: req.ContextID, Language: req.Language})
 	if err != nil {

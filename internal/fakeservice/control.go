@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// Written returns the number of bytes written to the process so far.
+// Written returns the input that was written to the process so far.
 func (s *Service) Written(process string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

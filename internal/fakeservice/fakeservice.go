@@ -1,6 +1,6 @@
 // Package fakeservice is a [hutch.Service] that runs nothing: sandboxes are
-// records in memory and commands do what the test's script says. It lets the
-// surfaces be tested and measured without an engine.
+// records in memory, and commands call functions of the test. So surfaces can
+// be tested and measured without an engine.
 package fakeservice
 
 import (
@@ -16,21 +16,21 @@ import (
 	"hutch"
 )
 
-// Service keeps records and follows scripts. The zero value works: Exec then
-// prints the command and exits with 0.
+// Service keeps records and calls functions of the test. The zero value works:
+// Exec then prints the command and exits with 0.
 type Service struct {
-	// OnExec is the result of a command in a sandbox that exists.
+	// OnExec runs a command in a sandbox that exists.
 	OnExec func(ctx context.Context, sandbox string, req hutch.ExecRequest, out func(hutch.Output) error) (hutch.ExecResult, error)
-	// OnFiles are the files of every sandbox; without it sandboxes have no files.
+	// OnFiles has the files of every sandbox; without it sandboxes have no files.
 	OnFiles hutch.Files
-	// OnRun is what code does in a context.
+	// OnRun runs code in a context.
 	OnRun func(ctx context.Context, sandbox string, req hutch.RunRequest, out func(hutch.RunEvent) error) (hutch.RunResult, error)
-	// OnLogs is the output of a process.
+	// OnLogs passes the output of a process to out.
 	OnLogs func(ctx context.Context, req hutch.LogsRequest, out func(hutch.Output) error) (int64, error)
 
-	// OnDial is what listens on every port; without it nothing does.
+	// OnDial connects to any port; without it nothing listens on ports.
 	OnDial func(ctx context.Context, sandbox string, port int) (net.Conn, error)
-	// OnWait is how a wait for a process ends; without it, a wait ends at once.
+	// OnWait waits for a process; without it, a wait ends at once.
 	OnWait func(ctx context.Context, p hutch.Process, req hutch.WaitRequest) (hutch.WaitResult, error)
 
 	mu        sync.Mutex
@@ -46,14 +46,14 @@ type Service struct {
 
 var _ hutch.Service = (*Service)(nil)
 
-// Created returns what Create was asked for so far.
+// Created returns the requests that Create has received so far.
 func (s *Service) Created() []hutch.CreateRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.created)
 }
 
-// Signals returns what Signal was asked for so far.
+// Signals returns the signals that Signal has received so far.
 func (s *Service) Signals() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *Service) Exec(ctx context.Context, sandbox string, req hutch.ExecReques
 	return Print(sandbox, req, out, hutch.Stdout, req.Command+"\n")
 }
 
-// execID is the id of every resumable command, which prints its id.
+// execID is the id of every resumable command.
 const execID = "x-scripted"
 
 func (s *Service) ResumeExec(ctx context.Context, sandbox, exec string, cursor int64, out func(hutch.Output) error) (hutch.ExecResult, error) {
@@ -205,7 +205,7 @@ func (s *Service) CancelExec(ctx context.Context, sandbox, exec string) error {
 	return nil
 }
 
-// Print does what a command does that prints one text and exits with 0.
+// Print acts like a command that prints one text and exits with 0.
 func Print(sandbox string, req hutch.ExecRequest, out func(hutch.Output) error, stream hutch.Stream, text string) (hutch.ExecResult, error) {
 	res := hutch.ExecResult{SandboxID: sandbox, Command: req.Command, Duration: time.Millisecond, Timestamp: time.Now().UTC()}
 	if stream == hutch.Stdout {

@@ -30,7 +30,7 @@ func (s *Service) SetNetwork(ctx context.Context, sandbox string, n hutch.Networ
 	return s.Network(ctx, sandbox)
 }
 
-// Connections has one attempt that was denied.
+// Connections returns one connection that was denied.
 func (s *Service) Connections(ctx context.Context, sandbox string, q hutch.ConnectionQuery) (hutch.ConnectionLog, error) {
 	log := hutch.ConnectionLog{Connections: []hutch.Connection{}, Next: 1}
 	err := q.Check()

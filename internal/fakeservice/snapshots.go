@@ -44,7 +44,7 @@ func (s *Service) Snapshots(context.Context) ([]hutch.Snapshot, error) {
 	return slices.Clone(s.snapshots), nil
 }
 
-// TagSnapshot moves a name without being asked to.
+// TagSnapshot moves a name, even if the request does not ask for a move.
 func (s *Service) TagSnapshot(_ context.Context, snapshot string, req hutch.SnapshotTag) (hutch.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func named(v hutch.Snapshot, names []string) hutch.Snapshot {
 	return v
 }
 
-// DiffSnapshot finds a file of each kind of change, with text if it is asked for.
+// DiffSnapshot finds a file of each kind of change, with text if the request asks for text.
 func (s *Service) DiffSnapshot(ctx context.Context, snapshot string, req hutch.SnapshotDiffRequest) (hutch.SnapshotDiff, error) {
 	if err := req.Check(); err != nil {
 		return hutch.SnapshotDiff{}, err

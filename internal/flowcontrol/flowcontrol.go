@@ -1,6 +1,6 @@
-// Package flowcontrol receives data under flow control: the sender has at most one window of unconfirmed bytes under way.
-// So the goroutine that reads the connection never waits for the consumer of the bytes, and the buffer for the
-// consumer is bounded.
+// Package flowcontrol receives data under flow control: the sender sends at most one window of bytes more than were
+// confirmed. So the goroutine that reads the connection never waits for the consumer of the bytes, and the buffer for
+// the consumer is bounded.
 package flowcontrol
 
 import (
@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Queue holds bytes that have arrived but were not consumed. The reader of the connection calls Add and End, the
+// Queue holds bytes that have arrived and were not consumed yet. The reader of the connection calls Add and End; the
 // consumer calls Read.
 type Queue struct {
 	size  int
@@ -19,11 +19,11 @@ type Queue struct {
 	change sync.Cond
 	buf    bytes.Buffer
 	read   int64 // bytes
-	told   int64 // bytes that the sender knows to be consumed
+	told   int64 // bytes that were reported to the sender as consumed
 	err    error // after buf; nil until the end
 }
 
-// NewQueue returns a queue for a window of size bytes. Read calls taken to tell the sender how many bytes were
+// NewQueue returns a queue for a window of size bytes. Read calls taken to report to the sender how many bytes were
 // consumed in total.
 func NewQueue(size int, taken func(int64)) *Queue {
 	q := &Queue{size: size, taken: taken}
@@ -31,7 +31,7 @@ func NewQueue(size int, taken func(int64)) *Queue {
 	return q
 }
 
-// Add queues a copy of b. It returns false if b is over the window or after the end.
+// Add queues a copy of b. It returns false if b does not fit into the window or comes after the end.
 func (q *Queue) Add(b []byte) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -43,7 +43,7 @@ func (q *Queue) Add(b []byte) bool {
 	return true
 }
 
-// End sets what follows the queued bytes: io.EOF, or an error, which Read returns at once. A second End has no
+// End sets what follows the queued bytes: io.EOF, or another error, which Read returns at once. A second End has no
 // effect.
 func (q *Queue) End(err error) {
 	q.mu.Lock()
@@ -66,7 +66,7 @@ func (q *Queue) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pop removes bytes from the queue, and returns the count to send, if any.
+// pop removes bytes from the queue. tell is the total to report to the sender; 0 for no report.
 func (q *Queue) pop(p []byte) (n int, tell int64, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

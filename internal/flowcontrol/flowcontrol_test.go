@@ -12,7 +12,7 @@ import (
 
 const size = 1 << 10
 
-// sender keeps within the window, as the queue reports it.
+// sender sends no more than the window that the queue reports.
 type sender struct {
 	q    *flowcontrol.Queue
 	told chan int64
@@ -69,7 +69,7 @@ func TestOverTheWindow(t *testing.T) {
 	if !s.q.Add(full) || s.q.Add(full[:1]) {
 		t.Error("the window is not as wide as it is said to be")
 	}
-	// Consumed bytes count only after the sender knows.
+	// Consumed bytes free space in the window only after they were reported to the sender.
 	if n, err := s.q.Read(make([]byte, 10)); n != 10 || err != nil || s.q.Add(full[:1]) {
 		t.Error("the window has space that the sender does not know of")
 	}

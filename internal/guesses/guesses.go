@@ -1,5 +1,5 @@
-// Package guesses counts wrong credentials by their address. After many in a minute, that address gets no answer until
-// the minute is over, even if it then sends a right one.
+// Package guesses counts wrong credentials by the address that sends them. After many in a minute, that address gets no
+// answer until the minute is over, even to a right credential.
 package guesses
 
 import (
@@ -13,8 +13,8 @@ import (
 const (
 	// Most is how many different wrong credentials an address can send in a minute, by default.
 	Most = 30
-	// maxGuesses bounds the memory: maxGuesses / Most addresses, at least, are counted separately, and further
-	// addresses share one count.
+	// maxGuesses bounds the memory. At least maxGuesses / Most addresses are counted separately; further addresses share
+	// one count.
 	maxGuesses = 10_000 * Most
 )
 
@@ -57,7 +57,7 @@ func (c *Counter) most() int { return cmp.Or(c.Most, Most) }
 
 func (c *Counter) countedLocked(addr netip.Addr) netip.Addr {
 	if network, err := addr.WithZone("").Prefix(64); addr.Is6() && err == nil {
-		addr = network.Addr() // one customer of a provider has at least this many addresses
+		addr = network.Addr() // a provider gives each customer a network of at least this size
 	}
 	if c.by[addr] == nil && len(c.by) >= maxGuesses/c.most() {
 		return netip.Addr{}

@@ -41,7 +41,7 @@ func TestCounter(t *testing.T) {
 	})
 }
 
-// TestNetworks: an address of IPv6 counts with its network, because a guesser has all of it.
+// TestNetworks: IPv6 addresses are counted by network, because a guesser has all addresses of its network.
 func TestNetworks(t *testing.T) {
 	t.Parallel()
 	var c Counter

@@ -4,7 +4,7 @@ package headtail
 
 import "hutch"
 
-// defaultLimit is how much of each stream is kept by default.
+// defaultLimit is how many bytes of each stream are kept by default.
 const defaultLimit = 1 << 20
 
 // Output keeps both ends of each stream for a result. A nil Output keeps nothing.
@@ -28,8 +28,8 @@ func ForRun(req hutch.RunRequest, take func(bytes int) bool) *Output {
 	return For(hutch.ExecRequest{MaxOutput: req.MaxOutput, StreamOnly: req.StreamOnly}, take)
 }
 
-// New returns an Output that keeps limit bytes of each stream; 0 means 1 MiB. For more than a little, it calls
-// take, which decides whether the bytes can be kept.
+// New returns an Output that keeps limit bytes of each stream; 0 means 1 MiB. Before it keeps more than 32 KiB of a
+// stream, the Output calls take, which decides whether the further bytes can be kept.
 func New(limit int, take func(bytes int) bool) *Output {
 	if limit == 0 {
 		limit = defaultLimit
@@ -76,7 +76,7 @@ func (k *Output) Result() (stdout, stderr []byte, truncated bool) {
 	return k.out.Bytes(), k.err.Bytes(), k.out.Cut() || k.err.Cut()
 }
 
-// little is how much each half keeps before it asks for memory.
+// little is how many bytes each half keeps without calling Take.
 const little = 16 << 10
 
 // Ends keeps at most Limit bytes of its input: half of them from its beginning, and half from its end.
@@ -110,7 +110,7 @@ func (e *Ends) Add(b []byte) {
 	}
 }
 
-// room returns how many of n bytes a half can keep, when it already has some of its maximum.
+// room returns how many of n further bytes can be kept in a half that has `has` bytes, of at most `most`.
 func (e *Ends) room(has, most, n int) int {
 	n = max(min(n, most-has), 0)
 	if free := min(n, max(little-has, 0)); free < n {

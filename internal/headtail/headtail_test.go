@@ -8,8 +8,8 @@ import (
 	"hutch"
 )
 
-// However the input is split, the beginning and the end are kept; if memory is refused, less of both, and never more
-// than was allowed.
+// However the input is split, its beginning and its end are kept. If memory is refused, less of both is kept, and never
+// more than was allowed.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	text := make([]byte, 300<<10)

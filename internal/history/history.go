@@ -185,7 +185,7 @@ func (r *row) join(list []reading, x reading) []reading {
 	return list
 }
 
-// with returns the average of two readings, from the time of the first on.
+// with returns the average of two readings, with the time of the first.
 func (x reading) with(y reading) reading {
 	n := float32(x.Of + y.Of)
 	mean := func(a, b float32) float32 { return (a*float32(x.Of) + b*float32(y.Of)) / n }
@@ -217,7 +217,7 @@ func (h *History) StatsHistory(ctx context.Context, sandbox string, q hutch.Stat
 
 func tenths(x float32) float64 { return math.Round(float64(x)*10) / 10 }
 
-// between returns the readings of a sandbox in a time, and the time between two of them.
+// between returns the readings of a sandbox between two times, and the step from one reading to the next.
 func (h *History) between(sb hutch.Sandbox, since, until time.Time) (found []reading, step time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -53,7 +53,7 @@ func run(t *testing.T, test func(t *testing.T, h *History, m meter)) {
 	})
 }
 
-// open opens a history of the sandboxes that m reports. Each was created when stats says.
+// open opens a history of the sandboxes that m reports. Their creation time is the one that the function stats uses.
 func open(m meter, file string, log *slog.Logger) *History {
 	return New(Options{Accounts: m, File: file, Log: log, Sandbox: func(ctx context.Context, id string) (hutch.Sandbox, error) {
 		owner, _ := caller.OwnerOf(ctx)
@@ -76,7 +76,7 @@ func all(h *History, owner, id string) []hutch.StatsSample {
 // pass lets time pass, and a little more, so that a reading at its end is done.
 func pass(d time.Duration) { time.Sleep(d + time.Millisecond); synctest.Wait() }
 
-// Readings are of sandboxes that run, also of those that no report mentions because nothing changed.
+// Each running sandbox has readings, even if no report mentions it because nothing changed.
 func TestReadings(t *testing.T) {
 	t.Parallel()
 	run(t, func(t *testing.T, h *History, m meter) {
@@ -101,7 +101,7 @@ func TestReadings(t *testing.T) {
 	})
 }
 
-// Nothing stays of a sandbox that is gone: neither for the next of its id, nor in memory.
+// The history of a removed sandbox is freed, and is not that of the next sandbox with its id.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	run(t, func(t *testing.T, h *History, m meter) {
@@ -221,7 +221,7 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// A sandbox that the caller does not have has no history, and the error is that of the sandbox.
+// For a sandbox that the caller does not have, StatsHistory returns the error of looking up the sandbox.
 func TestUnknown(t *testing.T) {
 	t.Parallel()
 	missing := hutch.Errorf(hutch.NotFound, "there is no sandbox")

@@ -13,7 +13,8 @@ import (
 	"hutch/internal/durable"
 )
 
-// The file has all samples, 10 KB of each sandbox at most. A killed server loses those since the last save.
+// saveEvery is the time between two saves. Each save writes all samples, at most 10 KB per sandbox. A killed server loses
+// the samples since the last save.
 const saveEvery = 5 * time.Minute
 
 // savedRow is a row in the file.

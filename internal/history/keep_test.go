@@ -54,7 +54,7 @@ func TestKept(t *testing.T) {
 	})
 }
 
-// A file that cannot be read is forgotten, and the log says so.
+// A file that cannot be read is ignored, and the log reports it.
 func TestBadFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "metrics")

@@ -9,7 +9,7 @@ import (
 	"hutch/internal/runner"
 )
 
-// CheckImage says which languages the host image has.
+// CheckImage reports which languages the host image has.
 func CheckImage(ctx context.Context, images func(context.Context, string) (image.Root, error)) driver.Report {
 	root, err := images(ctx, image.HostName)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // daemon runs.
 const imageFresh = time.Minute
 
-// Images returns the function that gives an engine the root file system of an
-// image's name. It keeps them below dir.
+// Images returns the function by which an engine finds the root file system of an
+// image by name. The root file systems are kept below dir.
 func Images(dir string, opt image.HostOptions) func(context.Context, string) (image.Root, error) {
 	var (
 		mu   sync.Mutex

@@ -15,7 +15,7 @@ func (b broken) Check(context.Context) driver.Report {
 	return driver.Report{Findings: []driver.Finding{{Name: "engine", Level: driver.Bad, Detail: "no socket"}}}
 }
 
-// A missing runtime that the server was not given is not an error, and its finding says what cannot be used without it.
+// A missing optional runtime is a warning, not an error, and its finding says what cannot be used without the runtime.
 func TestOptionalRuntimes(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]driver.Level{"docker": driver.Warning, "kubernetes": driver.Warning, "gvisor": driver.Bad} {

@@ -34,7 +34,7 @@ func Check(ctx context.Context, d driver.Driver) driver.Report {
 	return r
 }
 
-// Optional reports whether a runtime is only used where it is chosen, so that a server lacks nothing without it.
+// Optional reports whether a runtime is used only by those who choose it by name, so that a server can work without it.
 func Optional(runtime string) bool { return slices.Contains(onRequest, runtime) }
 
 // forOptional makes the errors of an optional runtime warnings that say what they prevent.
@@ -48,7 +48,7 @@ func forOptional(runtime string, findings []driver.Finding) []driver.Finding {
 	return findings
 }
 
-// inPod reports whether a hosts file is one that a kubelet wrote, as it does for each pod.
+// inPod reports whether a hosts file was written by a kubelet, which writes one for each pod.
 func inPod(hosts string) bool { return strings.HasPrefix(hosts, "# Kubernetes-managed hosts file") }
 
 func forPod(findings []driver.Finding) []driver.Finding {

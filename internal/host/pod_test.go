@@ -7,8 +7,8 @@ import (
 	"hutch/internal/driver"
 )
 
-// TestPodFixes: forPod replaces the fix of each finding that podFixes has by a change of the pod. Good findings, and
-// findings that podFixes does not have, stay as they are.
+// TestPodFixes: if a finding is in podFixes, forPod replaces its fix by a change of the pod. Good findings, and findings
+// that are not in podFixes, stay as they are.
 func TestPodFixes(t *testing.T) {
 	if !inPod("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n") || inPod("127.0.0.1 localhost\n") || inPod("") {
 		t.Error("a pod is not told from a machine by its hosts file")

@@ -22,7 +22,7 @@ import (
 )
 
 // Drivers makes the drivers of this program, in the order of preference. They keep their state below dir. They keep no
-// copies of programs, so only the same programs can restore what they save.
+// copies of their programs, so memory that they save can be restored only by the same versions of these programs.
 func Drivers(dir string, log *slog.Logger) ([]driver.Driver, error) {
 	return drivers(dir, "", Server{Pod: os.Getenv(PodVariable)}, log)
 }
@@ -35,7 +35,7 @@ type Server struct {
 	// Pod is the file with the template of pods. The runtime kubernetes is among the drivers if Pod is given, or was
 	// given earlier.
 	Pod string
-	// OldBuilds makes the server also wake sandboxes with memory that another version of Hutch saved.
+	// OldBuilds lets the server also wake sandboxes from memory that another version of Hutch saved.
 	OldBuilds bool
 }
 
@@ -148,8 +148,7 @@ func Working(ctx context.Context, all []driver.Driver, want string, occupied []s
 	return ok, nil
 }
 
-// sweepAll removes remains of a runtime that an earlier server used and this one does not. No record claims any of
-// them.
+// sweepAll removes what an earlier server left of a runtime that this server does not use. No record claims any of it.
 func sweepAll(ctx context.Context, d driver.Driver, log *slog.Logger) {
 	if _, err := d.Sweep(ctx, func(string) bool { return false }); err != nil && log != nil {
 		log.Warn("what an earlier server left of a runtime could not be removed", "driver", d.Name(), "err", err)

@@ -9,7 +9,7 @@ import (
 	"hutch/internal/driver"
 )
 
-// half is a driver whose test says whether it can create instances.
+// half is a driver that can create instances if works is true.
 type half struct {
 	driver.Driver
 	name  string

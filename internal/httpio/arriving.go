@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Arriving is the content of a file while a client sends it, and the error if it stops. A failed write can leave one
-// Read of its content running.
+// Arriving is the content of a file while a client sends it. It keeps the error of a client that stops. After the write
+// of the file has failed, a Read of the content can still be running.
 type Arriving struct {
 	from  io.Reader
 	fault func(error) error

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// slow is a reader that fails when it may.
+// slow is a reader that fails when the test closes end.
 type slow struct{ begun, end chan struct{} }
 
 func (s slow) Read([]byte) (int, error) {
@@ -16,7 +16,7 @@ func (s slow) Read([]byte) (int, error) {
 	return 0, io.ErrUnexpectedEOF
 }
 
-// A write that fails can leave a Read under way: its result can be asked for meanwhile, and the next reader waits.
+// After a failed write, a Read can still be running: Err does not wait for it, and Wait does.
 func TestArriving(t *testing.T) {
 	t.Parallel()
 	from, broken := slow{make(chan struct{}), make(chan struct{})}, errors.New("broken")

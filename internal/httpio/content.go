@@ -27,14 +27,14 @@ func ParseRange(header string) (offset, length int64, ok bool) {
 	return 0, 0, false
 }
 
-// ContentRange returns the header of that name for the bytes at the positions from `from` to before `to`, of size
-// bytes.
+// ContentRange returns the value of the header Content-Range for the bytes from position from up to, but not including,
+// position to. size is the size of the whole content.
 func ContentRange(from, to, size int64) string {
 	return "bytes " + strconv.FormatInt(from, 10) + "-" + strconv.FormatInt(to-1, 10) + "/" + strconv.FormatInt(size, 10)
 }
 
-// WriteContentHeader writes the header of an answer with content. ranged says that the request had a range, which began
-// at offset; size is the size of the whole content, 0 or less if that is unknown.
+// WriteContentHeader writes the header of an answer with content. ranged is true if the request had a range, which then
+// began at offset. size is the size of the whole content; 0 or less if the size is unknown.
 func WriteContentHeader(w http.ResponseWriter, ranged bool, offset, size int64) {
 	switch {
 	case w.Header().Get("Content-Range") != "":

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// If a handler leaves part of a body unread, net/http reads the rest, before or after it sends the answer, and may wait
-// for it forever. So the deadline of a read that failed stays in force, here and in [Body]; the connection's next
-// request gets a new deadline.
+// If a handler leaves part of a body unread, net/http reads the rest, before or after it sends the answer, and can wait
+// for it forever. So the deadline of a failed read is not cleared, here and in [Body]. The connection's next request
+// gets a new deadline.
 
 // How much of the rest of a body is read, in bytes and time, before the connection is closed.
 const (
@@ -21,7 +21,7 @@ func ReadAll(w http.ResponseWriter, r *http.Request, most int64, within time.Dur
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(within)) // some writers have no deadlines
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	if err == nil && r.Context().Err() == nil { // the end of a token sets a limit, too
+	if err == nil && r.Context().Err() == nil { // a token that ends sets a deadline, too
 		rc.SetReadDeadline(time.Time{})
 	}
 	return b, err

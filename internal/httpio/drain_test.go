@@ -83,8 +83,8 @@ func TestSilentClients(t *testing.T) {
 	}
 }
 
-// TestEarlyAnswerOfAProxy: a request whose server answers before the body has come ends, although its client then sends
-// nothing more.
+// TestEarlyAnswerOfAProxy: if the server behind a proxy answers before it has the whole body, the request ends, even if
+// its client sends no more of the body.
 func TestEarlyAnswerOfAProxy(t *testing.T) {
 	t.Parallel()
 	early := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

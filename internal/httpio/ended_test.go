@@ -11,8 +11,7 @@ import (
 	"hutch/internal/httpio"
 )
 
-// TestReadAfterTheAnswer: a handler that still reads the body of a request that was answered gets an error, over HTTP/2
-// too.
+// TestReadAfterTheAnswer: a Read of the body of a request that was answered already returns an error, over HTTP/2 too.
 func TestReadAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	bodies := make(chan *httpio.Body, 1)

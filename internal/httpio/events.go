@@ -54,7 +54,7 @@ func (es *Events) keepAlive() {
 	}
 }
 
-// Close ends the comments. After it no other goroutine uses the answer. It may
+// Close ends the comments. After it no other goroutine uses the answer. It can
 // be called more than once, by the goroutine that sends.
 func (es *Events) Close() {
 	select {

@@ -22,10 +22,10 @@ type Writer struct {
 	clear bool
 }
 
-// NewWriter returns a writer of the answer to r. The client may take up to limit to read a piece.
+// NewWriter returns a writer of the answer to r. The client has the time limit to read each piece.
 func NewWriter(w http.ResponseWriter, r *http.Request, limit time.Duration) *Writer {
-	// HTTP/2 resets a stream at its limit even when nothing is being written: a
-	// stream that is silent would end. Over HTTP/1 the limit must stay, because the
+	// HTTP/2 resets a stream at its deadline even when nothing is being written, so a
+	// silent stream would end. Over HTTP/1 the deadline must stay set, because the
 	// server writes the last bytes after the handler has returned.
 	return &Writer{w, limit, r.ProtoMajor > 1}
 }
@@ -78,8 +78,8 @@ func NewBody(w http.ResponseWriter, r *http.Request, idleTimeout time.Duration) 
 	return &Body{ReadCloser: r.Body, ctx: r.Context(), rc: http.NewResponseController(w), idleTimeout: idleTimeout}
 }
 
-// limit sets when a read ends. Some ResponseWriters cannot have one. A reader can read once more when the request has
-// been answered, because nothing interrupts a Read; and net/http's value for an HTTP/2 request is then nil, and panics.
+// limit sets the deadline of a read. Some ResponseWriters have no deadlines. A Read can still begin after the request was
+// answered. For HTTP/2, a value of net/http is nil by then, so that setting a deadline panics.
 func (b *Body) limit(at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -103,7 +103,7 @@ func (b *Body) arrived() {
 	b.ended = true
 }
 
-// Interrupt ends a Read that waits for data, and makes later ones fail. It does nothing once the body has arrived.
+// Interrupt ends a Read that waits for data, and makes later Reads fail. It does nothing once the body has arrived.
 func (b *Body) Interrupt() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,7 +114,7 @@ func (b *Body) Interrupt() {
 	b.ended = true
 }
 
-// End says that the handler of the request returns: the limits of later reads are not set any more.
+// End has to be called when the handler of the request returns: later reads do not set deadlines any more.
 func (b *Body) End() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,8 +126,8 @@ func (b *Body) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	b.limit(time.Now().Add(b.idleTimeout))
-	// Checked after the limit is set: the code that ends the context may set its own limit at that moment, which must
-	// not be extended.
+	// The context is checked after the deadline is set: the code that ends the context may set a deadline of its own at
+	// that moment, and that one must not be extended.
 	if err := context.Cause(b.ctx); err != nil {
 		return 0, err
 	}

@@ -35,8 +35,8 @@ func ask(t *testing.T, addr, head string) net.Conn {
 	return c
 }
 
-// A client that does not read ends its answer; one that reads slowly may take
-// longer than the limit for all of it.
+// An answer fails if its client does not read. A client that reads slowly can take
+// longer than the limit for the whole answer.
 func TestWriterLimitsEachPiece(t *testing.T) {
 	const limit = 300 * time.Millisecond
 	ended := make(chan error, 1)
@@ -70,7 +70,7 @@ func TestWriterLimitsEachPiece(t *testing.T) {
 	}
 }
 
-// A limit that stays over HTTP/2 ends a stream in its silence.
+// Over HTTP/2, a deadline that stayed set would end a silent stream.
 func TestWriterOverHTTP2(t *testing.T) {
 	const limit = 100 * time.Millisecond
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -162,8 +162,8 @@ func TestEventsKeepAlive(t *testing.T) {
 	}
 }
 
-// TestInterrupt: a Read that waits for a silent client ends, also under the body of an earlier handler, and the answer
-// is sent.
+// TestInterrupt: Interrupt ends a Read that waits for a silent client, even if an outer handler has wrapped the body
+// already.
 func TestInterrupt(t *testing.T) {
 	ended := make(chan error, 1)
 	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -11,13 +11,13 @@ import (
 	"hutch"
 )
 
-// copyOf is the path of the copy of a sandbox, below the data folder.
+// copyOf returns the path of the copy of a sandbox, below the data folder.
 func copyOf(key string, generation int) string {
 	return "server/checkpoints/" + sleeping(key, generation).CheckpointName()
 }
 
-// A sandbox that was destroyed and created again after its copy was made is not in the backup: the copy is of the first one, and the record
-// of the second.
+// A sandbox that was destroyed and created again after its copy was made is not in the backup: the copy is that of the first sandbox, and
+// the record is that of the second.
 func TestCopyOfAnEarlierSandbox(t *testing.T) {
 	data, s := example(t)
 	for id, generation := range map[string]int{"memory": 2, "archive": 2, "same": 1} {
@@ -46,7 +46,7 @@ func TestCopyOfAnEarlierSandbox(t *testing.T) {
 	}
 }
 
-// Copies of sandboxes that are awake are in a backup as the files of sleeping ones; those of others are not.
+// A backup has the copies of awake sandboxes, as the files of sleeping ones. It does not have copies of other sandboxes.
 func TestCopies(t *testing.T) {
 	data, s := example(t)
 	for _, id := range []string{"busy", "archive", "bare"} {

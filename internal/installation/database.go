@@ -18,9 +18,9 @@ import (
 	"hutch/internal/store"
 )
 
-// A database is in the archive between the manifest and the data folder: the rows of each table as pieces of a limited
-// size, because the size of a table is not known before it was read, and then the content, which has the numbers of
-// rows. The manifest has the content without these numbers.
+// In the archive, a database is between the manifest and the data folder. First are the rows of each table, as pieces of
+// a limited size, because the size of a table is not known before it was read. Then comes the content, which has the
+// numbers of rows. The manifest has the content without these numbers.
 const (
 	databaseFolder = "database/"
 	databaseEntry  = "database.json"
@@ -32,7 +32,8 @@ func pieceName(table string, number int) string {
 	return fmt.Sprintf("%s%s/%d", databaseFolder, table, number)
 }
 
-// putDatabase writes a database to the archive, and completes its content. The database need not keep its state for the rest of the backup.
+// putDatabase writes a database to the archive, and completes its content. Then it releases the database, which the rest of the backup does
+// not need.
 func putDatabase(ctx context.Context, out *tar.Writer, from *store.Backup, content *store.Content) error {
 	err := from.Copy(ctx, content, func(table string) io.WriteCloser {
 		return &pieceWriter{out: out, table: table, piece: make([]byte, 0, pieceSize)}
@@ -88,7 +89,7 @@ func (w *pieceWriter) Close() error {
 type databaseRestore struct {
 	key *secret.Key
 	opt RestoreOptions
-	to  *store.Restore // nil for nowhere
+	to  *store.Restore // nil if no database is restored
 }
 
 func (d *databaseRestore) close() {
@@ -108,16 +109,16 @@ var errNoTarget = hutch.Errorf(hutch.Invalid, "the backup has a PostgreSQL datab
 
 var errHasNoDatabase = hutch.Errorf(hutch.Invalid, "the database of the server is not in this backup: restore the database from the backup that has it, or from a dump, and restore this one with --no-database")
 
-// backupID names a backup by its manifest.
+// backupID returns an id for the backup with a manifest.
 func backupID(manifest []byte) string {
 	sum := sha256.Sum256(manifest)
 	return hex.EncodeToString(sum[:16])
 }
 
-// filler takes the content of a database, table by table.
+// filler receives the content of a database, table by table.
 type filler interface {
 	Prepare(context.Context, store.Content) error
-	// Table returns how many rows it took.
+	// Table reads the rows of a table, and returns their number.
 	Table(ctx context.Context, name string, rows io.Reader) (int64, error)
 	Complete(context.Context) error
 }
@@ -133,7 +134,8 @@ func (discard) Table(_ context.Context, _ string, rows io.Reader) (int64, error)
 	return counted.Rows, err
 }
 
-// open opens the database to restore to. A database that an interrupted restore has filled already gets nothing more.
+// open opens the database to restore to. If an interrupted restore has already filled that database, open returns a
+// filler that keeps nothing.
 func (d *databaseRestore) open(ctx context.Context, manifest []byte) (_ filler, err error) {
 	if d.opt.WithoutDatabase {
 		return discard{}, nil
@@ -208,7 +210,7 @@ func (p *pieceReader) next() (err error) {
 	return err
 }
 
-// table begins the rows of a table.
+// table returns a reader of the rows of a table.
 func (p *pieceReader) table(name string) io.Reader {
 	p.name, p.number = name, 0
 	return p
@@ -239,7 +241,7 @@ func (p *pieceReader) Read(b []byte) (n int, err error) {
 	}
 }
 
-// failingReader keeps the error of a reader: the database reports only the text of it.
+// failingReader keeps the error of a reader, because the database reports only the text of that error.
 type failingReader struct {
 	in  io.Reader
 	err error // nil at the end

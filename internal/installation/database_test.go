@@ -29,7 +29,7 @@ import (
 	"hutch/internal/store"
 )
 
-// storeKey is the key of the store, as the daemon derives it.
+// storeKey returns the key of the store, as the daemon derives it.
 func storeKey(key *secret.Key) []byte { return key.Derive("store") }
 
 // shared is the data folder of a node whose state is in a database, with a sandbox that sleeps.
@@ -81,14 +81,14 @@ func (s shared) write(t *testing.T) (path string, m Manifest) {
 	return path, m
 }
 
-// into are the options of a restore into a database.
+// into returns the options of a restore into a database.
 func into(url string) RestoreOptions {
 	return RestoreOptions{Database: func(ctx context.Context, key *secret.Key, id string) (*store.Restore, error) {
 		return store.BeginRestore(ctx, store.Options{URL: url, Key: storeKey(key)}, id, fleet.BackupPart())
 	}}
 }
 
-// rows are all rows of all tables of a database, as text.
+// rows returns all rows of all tables of a database, as text.
 func rows(t *testing.T, url string) map[string][]string {
 	t.Helper()
 	c := pgtest.Connect(t, url)
@@ -157,7 +157,7 @@ func fill(t *testing.T, s shared) {
 	pgtest.Exec(t, s.url, `insert into fleet_snapshot_copies values ('node-a', 'snap-a')`)
 }
 
-// A database that was restored has every row of the original, and is one of no running server.
+// A restored database has every row of the original, and belongs to no running server.
 func TestDatabaseRoundTrip(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -219,7 +219,7 @@ func TestDatabaseRoundTrip(t *testing.T) {
 	if err := pgtest.Connect(t, url).QueryRow(ctx, `select count(*) filter (where lease_until > clock_timestamp()), count(*) filter (where epoch in (8, 4) and lease_until > now() - interval '1 hour' or epoch = 0 and lease_until = '-infinity') from fleet_nodes`).Scan(&alive, &later); err != nil || alive != 0 || later != 3 {
 		t.Errorf("%d nodes have a lease, %d of 3 have the next epoch: %v", alive, later, err)
 	}
-	// A server works with it, and its changes come after the restored ones.
+	// A server works with the restored database, and its changes come after the restored ones.
 	a := connectNode(t, url, "node-a", s.key)
 	all, err := a.All(ctx)
 	if err != nil || len(all) != 1 || all[0].Key != "box" || a.Installation() != s.node.Installation() {
@@ -292,7 +292,8 @@ func TestDatabaseRefused(t *testing.T) {
 	}
 }
 
-// A restore that ends early leaves the database and the data folder empty: the file is cut off, the caller gives up, the network is cut.
+// A restore that ends early leaves the database and the data folder empty, whether the file is cut off, the caller gives up or the network
+// is cut.
 func TestDatabaseInterrupted(t *testing.T) {
 	t.Parallel()
 	s := newShared(t)
@@ -313,7 +314,7 @@ func TestDatabaseInterrupted(t *testing.T) {
 		}
 		isEmpty(t, url, to)
 	}
-	// The database is full, but not committed, when the folder is adapted.
+	// The database has all its rows, but is not committed, when the folder is adapted.
 	for what, stop := range map[string]func(cancel context.CancelFunc, link *pgtest.Link) error{
 		"the caller gives up": func(cancel context.CancelFunc, _ *pgtest.Link) error { cancel(); return nil },
 		"the network is cut":  func(_ context.CancelFunc, link *pgtest.Link) error { link.Cut(); return nil },
@@ -388,7 +389,8 @@ func TestDatabaseRestoreRepeated(t *testing.T) {
 	}
 }
 
-// A backup has one moment of the database: rows that are written together are in it together, and each sandbox has the files of its record.
+// A backup has the database as it was at one moment: rows that are written together are in it together, and each sandbox has the files of
+// its record.
 func TestDatabaseWhileWritten(t *testing.T) {
 	t.Parallel()
 	s := newShared(t)
@@ -500,7 +502,8 @@ func (h hostile) file(t *testing.T, key *secret.Key) string {
 	return path
 }
 
-// The content of a backup is not trusted, even if it has the right key: names in it reach no statement, and a wrong backup leaves nothing.
+// The content of a backup is not trusted, even if it has the right key: names in it are not put into SQL statements, and a refused backup
+// leaves nothing.
 func TestHostileDatabase(t *testing.T) {
 	t.Parallel()
 	s := newShared(t)
@@ -509,7 +512,7 @@ func TestHostileDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	path, _ := s.write(t)
-	// A backup as it is, to be changed.
+	// The entries of a valid backup, which the cases change.
 	var entries []entry
 	var content map[string]any
 	f, err := os.Open(path)
@@ -614,7 +617,7 @@ func TestHostileDatabase(t *testing.T) {
 		}
 		isEmpty(t, url, to)
 	}
-	// A row that does not end, larger than any of a store.
+	// A row that does not end, and is larger than any row of a store.
 	h := base()
 	first := at(h, "sandboxes")
 	var pieces []entry
@@ -655,7 +658,7 @@ func TestOlderDatabase(t *testing.T) {
 	}
 }
 
-// A backup whose database goes away leaves no file.
+// A backup leaves no file if the connection to its database is lost.
 func TestDatabaseGoesAway(t *testing.T) {
 	t.Parallel()
 	s := newShared(t)

@@ -36,7 +36,7 @@ const (
 // header is the part of a backup that can be read without the key.
 type header struct {
 	Created time.Time `json:"created"`
-	// Key names the secret key, and says nothing about it.
+	// Key identifies the secret key, and reveals nothing about it.
 	Key string `json:"key"`
 	// Secret is the secret key, if the backup was made with it.
 	Secret string `json:"secret,omitempty"`
@@ -46,7 +46,7 @@ type header struct {
 type Manifest struct {
 	Created time.Time `json:"created"`
 	Version string    `json:"version"` // of Hutch
-	Data    string    `json:"data"`    // the data folder that it is a copy of
+	Data    string    `json:"data"`    // the data folder that was backed up
 	// Node is the name of the server in its PostgreSQL database; "" for a server with a store of its own.
 	Node string `json:"node,omitempty"`
 	// Database lists the content of that database in the backup; nil if the backup is without it.
@@ -56,24 +56,24 @@ type Manifest struct {
 	Asleep int      `json:"asleep"`
 	Copied int      `json:"copied"`
 	Awake  []string `json:"awake"`
-	// Changing are left out, because they changed whenever they were read: sandboxes, of which it has only the record, and paths
-	// in the data folder.
+	// Changing names what was left out because it changed whenever it was read: sandboxes, of which the backup has only the
+	// record, and paths in the data folder.
 	Changing []string `json:"changing,omitempty"`
 	Files    int      `json:"files"`
 	Bytes    int64    `json:"bytes"` // of the files
 	// Skipped are files that are neither folders nor regular files.
 	Skipped []string `json:"skipped,omitempty"`
-	// WithKey says that the backup has its own key.
+	// WithKey is true if the backup contains its own key.
 	WithKey bool `json:"withKey"`
 }
 
-// nameOf names a key.
+// nameOf returns a name for a key, which reveals nothing about the key.
 func nameOf(key *secret.Key) string {
 	sum := sha256.Sum256(key.Derive(purpose + " name"))
 	return hex.EncodeToString(sum[:8])
 }
 
-// seal writes a backup whose archive fill writes.
+// seal writes a backup. fill writes its archive.
 func seal(w io.Writer, format int, h header, key *secret.Key, fill func(io.Writer) error) error {
 	line, err := json.Marshal(h)
 	if err != nil {
@@ -93,13 +93,13 @@ var errForeign = hutch.Errorf(hutch.Invalid, "the file is not a backup of an ins
 
 var errNoKey = hutch.Errorf(hutch.Invalid, "the backup does not have its key: give the installation's secret key with --secret-key FILE or in HUTCH_SECRET_KEY; it is server/secrets.key in the data folder that the backup was made of")
 
-// errNoKeyToVerify is errNoKey where the key of a data folder is tried, too.
+// errNoKeyToVerify replaces errNoKey in Verify, which also tries the key of a data folder.
 var errNoKeyToVerify = hutch.Errorf(hutch.Invalid, "the backup does not have its key: give the installation's secret key with --secret-key FILE or in HUTCH_SECRET_KEY, or the data folder that the backup was made of with --data FOLDER")
 
-// sealedBackup is a backup whose header was read and fits the key.
+// sealedBackup is a backup whose header was read. It is encrypted with key.
 type sealedBackup struct {
 	in   *bufio.Reader
-	line string // the header as it was written
+	line string // the text of the header
 	key  *secret.Key
 }
 

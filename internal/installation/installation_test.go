@@ -82,7 +82,7 @@ func sleeping(key string, generation int) store.Record {
 	return store.Record{Key: key, Token: fmt.Sprint("generation ", generation), Sandbox: hutch.Sandbox{ID: key, Status: hutch.Hibernated, CreatedAt: time.Now()}}
 }
 
-// example is a data folder with some of everything.
+// example returns a data folder with some of everything.
 func example(t *testing.T) (datadir.Folder, *store.Store) {
 	data := folder(t)
 	s := openStore(t, data)
@@ -116,7 +116,7 @@ func backUp(t *testing.T, data datadir.Folder, key *secret.Key, withKey bool) (p
 	return path, m
 }
 
-// content is a data folder as text, without its store.
+// content returns the content of a data folder as text, without its store.
 func content(t *testing.T, data datadir.Folder) string {
 	t.Helper()
 	var b strings.Builder
@@ -196,7 +196,7 @@ func TestTwoToOneName(t *testing.T) {
 	}
 }
 
-// A backup has nothing in clear, except the key that was asked for.
+// All of a backup is encrypted, except the key that was asked for.
 func TestNothingInClear(t *testing.T) {
 	data, _ := example(t)
 	key := newKey(t)
@@ -319,7 +319,7 @@ func TestManyFilesOfConversations(t *testing.T) {
 	}
 }
 
-// A backup without its key is verified with the key of the data folder if that opens it.
+// A backup without its key is verified with the key of the data folder if that key fits.
 func TestVerifyWithTheKeyOfTheFolder(t *testing.T) {
 	data, _ := example(t)
 	key, other := newKey(t), newKey(t)
@@ -341,7 +341,7 @@ func TestVerifyWithTheKeyOfTheFolder(t *testing.T) {
 	}
 }
 
-// CheckTarget refuses a file that cannot be written, before any sandbox is copied for the backup.
+// CheckTarget refuses a file that cannot be written, so that no sandbox is copied for a backup that must fail.
 func TestTargetThatCannotBeWritten(t *testing.T) {
 	data := folder(t)
 	dir := t.TempDir()
@@ -414,7 +414,8 @@ func TestRefusedRestoreLeavesNothing(t *testing.T) {
 	}
 }
 
-// A full disk is that of the backup or of the new folder, not the server's: the error names the folder and the space that is needed.
+// If the disk of the backup or of the restored folder is full, the error names the folder and the space that is needed. It is not the
+// error for a full disk of the server.
 func TestFullDisk(t *testing.T) {
 	data, _ := example(t)
 	noise := make([]byte, 3<<20)
@@ -440,7 +441,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// While sandboxes fall asleep and wake, the files of each in the backup are those of its record.
+// The files of each sandbox in a backup fit its record, even while sandboxes fall asleep and wake.
 func TestRunning(t *testing.T) {
 	data, s := example(t)
 	key := newKey(t)
@@ -504,8 +505,8 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// A sandbox that changes whenever the store is read is left out, and does not keep the others out. Neither do sandboxes that are created
-// all the time.
+// A sandbox that changes whenever the store is read is left out, and the others are in the backup. They are in it even if new sandboxes are
+// created all the time.
 func TestSandboxesThatChangeAllTheTime(t *testing.T) {
 	t.Parallel()
 	for what, id := range map[string]func(read int) string{
@@ -535,7 +536,7 @@ func TestSandboxesThatChangeAllTheTime(t *testing.T) {
 	}
 }
 
-// Records of images that are replaced all the time, however fast, are complete or left out. They do not keep those of other owners out.
+// A record of an image that is replaced all the time, however fast, is complete or left out. The records of other owners are in the backup.
 func TestRecordsThatChangeAllTheTime(t *testing.T) {
 	t.Parallel()
 	data, _ := example(t)
@@ -592,7 +593,7 @@ func TestRecordsThatChangeAllTheTime(t *testing.T) {
 	}
 }
 
-// The memory of a sandbox in a backup, or its copy, is that of one moment, even without a store in the folder. Half of it is left out.
+// The memory of a sandbox in a backup, or its copy, is that of one moment, even without a store in the folder. Incomplete memory is left out.
 func TestMemoryThatIsReplaced(t *testing.T) {
 	for _, dir := range inEachServer("memory", checkpoints) {
 		data := folder(t)
@@ -747,7 +748,7 @@ func TestWriteKilled(t *testing.T) {
 	}
 }
 
-// A restore that is killed before one of its steps leaves nothing that a server uses, or all of it.
+// A restore that is killed before one of its steps leaves either all files or none that a server uses.
 func TestRestoreKilled(t *testing.T) {
 	t.Parallel()
 	data, _ := example(t)
@@ -768,7 +769,7 @@ func TestRestoreKilled(t *testing.T) {
 		kills++
 		to := folder(t)
 		killed(t, n, "restore", file, to, key)
-		if err := Finish(to); err != nil { // as the server does that starts
+		if err := Finish(to); err != nil { // as a server does at its start
 			t.Fatal(err)
 		}
 		if left, err := os.ReadDir(string(to)); err != nil {
@@ -837,7 +838,7 @@ func TestFinish(t *testing.T) {
 	unlock()
 }
 
-// A restore that is repeated after an interruption at its end completes the first one, and says so.
+// If a restore is interrupted at its end and repeated, the second one completes the first and reports this.
 func TestRepeatedRestore(t *testing.T) {
 	data, _ := example(t)
 	key := newKey(t)

@@ -23,7 +23,7 @@ import (
 	"hutch/internal/store"
 )
 
-// Folders in a data folder during a restore. The first can be half written, the second is whole.
+// Folders in a data folder during a restore. The folder restoring can be incomplete; the folder restored is complete.
 const (
 	restoring = "restoring"
 	restored  = "restored"
@@ -32,16 +32,16 @@ const (
 // lostFound is the folder that the file system keeps at the root of an ext4 mount.
 const lostFound = "lost+found"
 
-// besides can be in a data folder that is to be restored: it was not backed up.
+// besides are the folders that a data folder can have before a restore into it: backups do not have them.
 var besides = []string{"images", datadir.Embedded, restoring, lostFound}
 
-// RestoreOptions are of a restore.
+// RestoreOptions are the options of Restore.
 type RestoreOptions struct {
-	// Database begins to restore the database of the backup that id names; nil if there is no database to restore it to.
+	// Database begins to restore the database of a backup with the given id; nil if there is no database to restore to.
 	Database func(ctx context.Context, key *secret.Key, id string) (*store.Restore, error)
 	// WithoutDatabase leaves the database of the backup out.
 	WithoutDatabase bool
-	// Adapt changes the restored folder of a server that shares a database, before it is whole; it can be nil.
+	// Adapt, if not nil, changes the restored folder of a server that shares a database, before the folder counts as complete.
 	Adapt func(server string) error
 }
 
@@ -128,7 +128,8 @@ func Verify(ctx context.Context, file string, key, found *secret.Key) (m Manifes
 	return m, err
 }
 
-// createFolder creates a data folder, and the folders above it that are missing. The returned function removes those that are empty again.
+// createFolder creates a data folder, and the folders above it that are missing. The returned function removes the created folders that are
+// empty.
 func createFolder(data datadir.Folder) (remove func(), err error) {
 	var missing []string
 	for dir := string(data); ; dir = filepath.Dir(dir) {
@@ -162,7 +163,7 @@ func openFile(file string) (*os.File, error) {
 	return f, err
 }
 
-// lock keeps another restore into a data folder out.
+// lock prevents another restore into a data folder.
 func lock(data datadir.Folder) (unlock func(), err error) {
 	dir, err := os.Open(string(data))
 	if err != nil {
@@ -173,7 +174,7 @@ func lock(data datadir.Folder) (unlock func(), err error) {
 		return nil, hutch.Errorf(hutch.Conflict, "a backup is being restored to the data folder %s: wait until that is done", data)
 	}
 	return func() {
-		// A child that is just being forked has the descriptor, too, until it executes its program.
+		// Closing is not enough to unlock: a child that is just being forked has the descriptor, too, until it executes its program.
 		unix.Flock(int(dir.Fd()), unix.LOCK_UN)
 		dir.Close()
 	}, nil
@@ -195,7 +196,7 @@ func checkEmpty(data datadir.Folder) error {
 // mostManifest limits the size of a manifest, which names sandboxes and files.
 const mostManifest = 256 << 20
 
-// extract reads an archive. It writes the data folder in it to dir, "" for nowhere, and its database to database.
+// extract reads an archive. It writes the data folder from it to dir, unless dir is "", and the database to database.
 func extract(ctx context.Context, r io.Reader, dir string, database *databaseRestore) (m Manifest, err error) {
 	var root *os.Root
 	if dir != "" {
@@ -278,7 +279,7 @@ func extractOne(root *os.Root, h *tar.Header, in io.Reader) error {
 	return root.Chtimes(name, h.ModTime, h.ModTime)
 }
 
-// prepare completes the folder of a restore, and names it as whole when it is on the disk. Before that, the database is committed: see the
+// prepare completes the folder of a restore, syncs it, commits the database, and then renames the folder to restored. For this order see the
 // comment of the package.
 func prepare(ctx context.Context, data datadir.Folder, m Manifest, key *secret.Key, database *databaseRestore) error {
 	half := data.Path(restoring)
@@ -318,7 +319,7 @@ func prepare(ctx context.Context, data datadir.Folder, m Manifest, key *secret.K
 	return errors.Join(os.Rename(half, data.Path(restored)), d.Sync())
 }
 
-// keepKey writes the key where the server looks for it, if the server had it from elsewhere.
+// keepKey writes the key to the file where the server looks for it, if the backup does not have that file.
 func keepKey(half string, key *secret.Key) error {
 	for _, name := range []string{datadir.Server, datadir.Conversation} {
 		dir := filepath.Join(half, name)
@@ -376,8 +377,8 @@ func moveUp(data datadir.Folder) error {
 	return errors.Join(os.Remove(data.Path(restored)), durable.Sync(string(data)))
 }
 
-// Finish completes a restore that was interrupted when all files were restored but not yet moved to their places in the
-// data folder. It removes the remains of a restore that was interrupted earlier. It is called before a server uses the
+// Finish completes a restore that was interrupted when all files were written but not yet moved to their final folder.
+// If the restore was interrupted before that, Finish removes what is left of it. It is called before a server uses the
 // folder.
 func Finish(data datadir.Folder) error {
 	there := func(name string) bool { _, err := os.Lstat(data.Path(name)); return err == nil }

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// settleTries is how often the store is read until no sandbox falls asleep or wakes between two reads. No pause is between them: a
-	// pause would only give sandboxes more time to change.
+	// settleTries is how many times the store is read at most until no sandbox falls asleep or wakes between two reads. There is no pause
+	// between reads: it would only give sandboxes more time to change.
 	settleTries = 300
-	// mostReopened is how often the backup waits for one sandbox that falls asleep again.
+	// mostReopened is how many times the files of one sandbox are opened again because it fell asleep again.
 	mostReopened = 20
 )
 
 // server is the folder of a server.
 type server struct {
 	name    string
-	node    string            // its name in the database that it shares; "" for a store of its own
-	records map[string]record // by key, as they were read last; nil if the database is not read
+	node    string            // the server's name in a shared database; "" for a store of its own
+	records map[string]record // by key, from the last reading; nil if the database is not read
 	image   []byte            // copy of the server's own store
 }
 
@@ -101,9 +101,9 @@ func (s *server) add(r store.Record) error {
 	return nil
 }
 
-// settle opens the files of sandboxes that fell asleep or woke since the last reading once more, until no sandbox did
-// so between two reads of the store. It leaves out sandboxes that keep changing, so that no sandbox can make a backup
-// fail.
+// settle opens the files of sandboxes that fell asleep or woke since the last reading again, and repeats this until no
+// sandbox falls asleep or wakes between two reads of the store. It leaves out sandboxes that keep changing, so that no
+// sandbox can make a backup fail.
 func (s *server) settle(ctx context.Context, g *backupContent) error {
 	if s.records == nil { // the records are in a database that is not read
 		g.addCopies(g.takeCopies(s.name), func(c checkpointCopy) bool { return !g.hasFiles(s.paths(c.key)) })
@@ -207,11 +207,11 @@ func (s *server) finish(g *backupContent, changing map[string]bool) {
 // checkpoints is the folder where a running server puts copies of sandboxes that are awake: see package saved.
 const checkpoints = "checkpoints"
 
-// checkpointCopy names the sandbox that a copy is of. Another sandbox can have the same key by now: see [store.Record.Generation].
+// checkpointCopy identifies the original of a copied sandbox. Another sandbox can have the same key by now: see [store.Record.Generation].
 type checkpointCopy struct{ key, generation string }
 
-// takeCopies removes the copies of sandboxes that are awake from the backup, and returns their open files by the path that they
-// would have if the sandbox slept.
+// takeCopies removes the copies of awake sandboxes from the backup, and returns the open files of each copy. Their keys are the paths that
+// the files would have if the sandbox slept.
 func (g *backupContent) takeCopies(server string) map[checkpointCopy]map[string]*os.File {
 	folder := filepath.Join(server, checkpoints)
 	all := map[checkpointCopy]map[string]*os.File{}

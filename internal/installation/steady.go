@@ -13,14 +13,14 @@ import (
 	"hutch/internal/datadir"
 )
 
-// units are folders of one owner, as patterns, whose files belong together: one of them names the others.
+// units are the patterns of folders of one owner whose files belong together: one file of such a folder names the others.
 var units = inEachServer("snapshots/*", "volumes/*/*", "memory/*", checkpoints+"/*")
 
-// recordTries is how often a record of a catalog is opened again.
+// recordTries is how many times a record of a catalog is opened again at most.
 const recordTries = 10
 
 // catalogs are folders of all owners, with the pattern of their records. A record names other files of its folder.
-// These files exist before the record does and as long as it does, and their content never changes.
+// These files are created before the record and removed after it, and their content never changes.
 var catalogs = map[string]string{
 	"oci":                             "records/*.json",
 	datadir.Server + "/backups":       "*/*.json",
@@ -83,9 +83,9 @@ func (g *backupContent) steadyAll(ctx context.Context) error {
 	return nil
 }
 
-// completeRecords adds the files that the records of a catalog name. A record that is still there after all other files
-// were opened names only files that are open. First it tries to open all records as of one moment. If they change too
-// often for that, it treats each record separately. It leaves out records that change all the time.
+// completeRecords adds the files that the records of a catalog name. If a record still exists after all other files were
+// opened, then all files that it names are open. First completeRecords tries to open all records as of one moment. If
+// they change too often for that, it treats each record separately. It leaves out records that change all the time.
 func (g *backupContent) completeRecords(ctx context.Context, folder, records string) error {
 	isRecord := func(rel string) bool {
 		ok, _ := filepath.Match(folder+"/"+records, rel)
@@ -113,7 +113,7 @@ func (g *backupContent) completeRecords(ctx context.Context, folder, records str
 	return nil
 }
 
-// reopenChanged opens those files again that were replaced, and returns their paths. It drops files that are gone.
+// reopenChanged opens replaced files again, and returns their paths. It drops files that are gone.
 func (g *backupContent) reopenChanged(paths []string) (changed []string, err error) {
 	for _, rel := range paths {
 		if g.open[rel] == nil {
@@ -134,7 +134,7 @@ func (g *backupContent) reopenChanged(paths []string) (changed []string, err err
 	return changed, nil
 }
 
-// leaveOut takes files or folders out of the backup that changed whenever they were read.
+// leaveOut removes files or folders from the backup because they changed whenever they were read.
 func (g *backupContent) leaveOut(paths ...string) {
 	for _, rel := range paths {
 		g.drop(rel)
@@ -142,7 +142,7 @@ func (g *backupContent) leaveOut(paths ...string) {
 	g.manifest.Changing = append(g.manifest.Changing, paths...)
 }
 
-// isSame reports whether an open file still has its name.
+// isSame reports whether the path of an open file still leads to that file.
 func (g *backupContent) isSame(rel string) (bool, error) {
 	is, err := g.open[rel].Stat()
 	if err != nil {

@@ -25,14 +25,14 @@ import (
 	"hutch/internal/tarfile"
 )
 
-// Options are of a backup. To and Key are required.
+// Options are the options of Write. To and Key are required.
 type Options struct {
 	To      string      // the file to write
 	Key     *secret.Key // of the installation
 	WithKey bool        // puts the key into the backup
 	Version string      // of Hutch
 
-	// Database is the database of a server that shares one; nil if it cannot be read. The caller closes it.
+	// Database is the shared database, if the server uses one; nil if it cannot be read. The caller closes it.
 	Database *store.Backup
 	// WithoutDatabase leaves the database out. If it can be read, its records still decide which files are in the backup.
 	WithoutDatabase bool
@@ -40,10 +40,10 @@ type Options struct {
 
 var errDatabaseNeeded = hutch.Errorf(hutch.Invalid, "the state of this server is in a PostgreSQL database, which belongs to the backup: give its URL with --store or in HUTCH_STORE, or leave it out with --no-database")
 
-// partSuffix is added to the name of a backup until it is whole.
+// partSuffix is added to the name of a backup until the backup is complete.
 const partSuffix = ".part"
 
-// Write writes a backup of a data folder, whose server can run meanwhile.
+// Write writes a backup of a data folder. The server of the folder can run meanwhile.
 func Write(ctx context.Context, data datadir.Folder, opt Options) (m Manifest, err error) {
 	if err := CheckTarget(data, opt.To); err != nil {
 		return m, err
@@ -72,7 +72,7 @@ func Write(ctx context.Context, data datadir.Folder, opt Options) (m Manifest, e
 	return m, err
 }
 
-// atMost says how much space the files in a backup need. Compression and holes make it less.
+// atMost returns a text for the most space that the files in a backup need. Compression and holes reduce it.
 func atMost(bytes int64) string { return fmt.Sprintf("up to %d MiB", (bytes+1<<20-1)>>20) }
 
 // CheckTarget refuses a file to which Write would not write a backup of a data folder.
@@ -118,8 +118,8 @@ func isThere(path string) error {
 	return hutch.Errorf(hutch.Conflict, "%s is there already: choose another name, or remove it first", path)
 }
 
-// writeWhole writes a file under another name first. The remains of an interrupted write are overwritten by the next
-// one.
+// writeWhole writes a file under another name, and then renames it. What an interrupted write leaves is overwritten by
+// the next write.
 func writeWhole(path string, fill func(*os.File) error) error {
 	f, err := os.OpenFile(path+partSuffix, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -153,7 +153,7 @@ func writeWhole(path string, fill func(*os.File) error) error {
 	return errors.Join(os.Rename(f.Name(), path), durable.Sync(filepath.Dir(path)))
 }
 
-// left are the parts of a data folder that are not backed up: they can be made again, or belong to a running process.
+// left are the parts of a data folder that are not backed up, because they can be made again or belong to a running process.
 var left = []string{
 	"images", datadir.Embedded, restoring, restored, lostFound, "oci/tmp", "oci/partial",
 }
@@ -173,9 +173,9 @@ type backupContent struct {
 	stores   map[string][]byte   // by path below the data folder
 	manifest Manifest
 	database *store.Backup // the shared database, if the server uses one, as it was at the last reading
-	// withDatabase says that a database belongs to the backup.
+	// withDatabase is true if a database belongs to the backup.
 	withDatabase bool
-	dump         func(ctx context.Context, path string) (records []store.Record, image []byte, err error) // store.Dump, but in tests
+	dump         func(ctx context.Context, path string) (records []store.Record, image []byte, err error) // store.Dump, except in tests
 }
 
 func (g *backupContent) close() {
@@ -249,7 +249,7 @@ func (g *backupContent) walkUnless(name string, skip func(rel string) bool) erro
 	return err
 }
 
-// each calls do for all that is to be backed up of a folder, or for a file, by its path below the data folder.
+// each calls do for a file, or for everything in a folder that is to be backed up, with the path below the data folder.
 func (g *backupContent) each(name string, do func(rel string, e fs.DirEntry) error) error {
 	return filepath.WalkDir(g.data.Path(name), func(path string, e fs.DirEntry, err error) error {
 		rel, failed := filepath.Rel(string(g.data), path)
@@ -293,8 +293,8 @@ func (g *backupContent) add(rel string) error {
 	return err
 }
 
-// addLater adds a file that is opened when it is copied: programs decide how many files conversations have, and that can be
-// more than a process can open. Each of them is complete, and belongs to no other.
+// addLater adds a file of a conversation, which is opened only when it is copied. Programs decide how many such files exist, and
+// that can be more than a process can open. Each of these files is complete, and independent of the others.
 func (g *backupContent) addLater(rel string, e fs.DirEntry) error {
 	info, err := e.Info()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -309,7 +309,7 @@ func (g *backupContent) addLater(rel string, e fs.DirEntry) error {
 // isIn reports whether a path is another one, or below it.
 func isIn(name, rel string) bool { return name == rel || strings.HasPrefix(name, rel+"/") }
 
-// drop takes a file or a folder out of the backup.
+// drop removes a file or a folder from the backup.
 func (g *backupContent) drop(rel string) {
 	for name, f := range g.open {
 		if isIn(name, rel) {

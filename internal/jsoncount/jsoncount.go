@@ -1,9 +1,9 @@
-// Package jsoncount says how large a JSON text can become when it is decoded, before that is done: in memory, a list of
-// empty objects is many times as long as its text.
+// Package jsoncount estimates how large a JSON text will be in memory, before it is decoded. A list of empty objects, for
+// example, is many times as large as its text.
 package jsoncount
 
-// Values counts the commas of a JSON text outside of strings: its lists and objects have about so many values. The text
-// need not be valid.
+// Values counts the commas of a JSON text outside of strings. This is about the number of values in its lists and objects.
+// The text need not be valid.
 func Values(text []byte) (n int) {
 	quoted := false
 	for i := 0; i < len(text); i++ {

@@ -47,7 +47,7 @@ func Find(text []byte, into any, err error) *Fault {
 // Explain returns the error for a text that cannot be decoded into a value, where err is the decoder's error. The text is
 // the body of a request.
 func Explain(text []byte, into any, err error) *hutch.Error {
-	if own, ok := errors.AsType[*hutch.Error](err); ok { // of a type that reads itself
+	if own, ok := errors.AsType[*hutch.Error](err); ok { // from a type with its own decoder
 		return own
 	}
 	if f := Find(text, into, err); f != nil {
@@ -114,14 +114,14 @@ const unknownPrefix = "json: unknown field "
 
 func isUnknown(err error) bool { return err != nil && strings.HasPrefix(err.Error(), unknownPrefix) }
 
-// describe fills in what the decoder's error says about a value for type t, which begins with the byte first.
+// describe fills in what the decoder's error says about a value for type t. first is the first byte of the value.
 func (f *Fault) describe(t reflect.Type, first byte) {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](f.Err)
 	if !ok {
 		return
 	}
 	f.Found, f.Want = found(wrong.Value), wanted(wrong)
-	if wrong.Field != "" { // of a type that reads itself
+	if wrong.Field != "" { // from a type with its own decoder
 		f.Path = bounded(join(f.Path, wrong.Field))
 		return
 	}
@@ -145,7 +145,7 @@ func found(value string) string {
 	}
 }
 
-// wanted names the kind of value that a type takes.
+// wanted names the kind of value that fits a type.
 func wanted(wrong *json.UnmarshalTypeError) string {
 	if wrong.Type == nil {
 		return "another value"

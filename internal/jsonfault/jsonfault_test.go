@@ -17,7 +17,8 @@ type inner struct {
 	Ratio float64           `json:"ratio"`
 }
 
-// Name has a field of its own name, which Go does not promote, and JSON does.
+// Name has a field with the name of the type. Where Name is embedded, Go does not promote this field, but encoding/json
+// does.
 type Name struct {
 	Name string `json:"name"`
 }

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	maxValues = 100_000 // values of a text that are looked at
+	maxValues = 100_000 // most values of a text that are checked
 	maxPath   = 200     // bytes of a path; keys of maps can be longer
 )
 
-// walk reads a text that is JSON, in its order.
+// walk reads the values of a valid JSON text, one after another.
 type walk struct {
 	text   []byte
 	dec    *json.Decoder
-	left   int  // values that can still be looked at
+	left   int  // values that can still be checked
 	strict bool // an unknown field is a fault
 }
 
@@ -44,7 +44,7 @@ func (w *walk) value(t reflect.Type, path string) *Fault {
 	if err == nil {
 		return nil
 	}
-	if name, ok := strings.CutPrefix(err.Error(), unknownPrefix); ok { // of a type that reads itself
+	if name, ok := strings.CutPrefix(err.Error(), unknownPrefix); ok { // from a type with its own decoder
 		return &Fault{Path: bounded(join(path, strings.Trim(name, `"`))), Unknown: true}
 	}
 	f := &Fault{Path: path, Err: err}

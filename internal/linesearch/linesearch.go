@@ -20,7 +20,7 @@ const (
 	quiet = 200 * time.Millisecond
 )
 
-// ErrFound ends an attach whose search is complete.
+// ErrFound ends the stream of output after the search has found a line.
 var ErrFound = errors.New("found")
 
 // Search looks for a line in output while it arrives. An incomplete line is kept, up to a limit, for each stream:
@@ -34,7 +34,7 @@ type Search struct {
 	lines  [2]line // lines of stdout and stderr
 	timer  *time.Timer
 	cursor int64 // cursor after all output so far
-	behind int64 // behind of complete lines
+	behind int64 // cursor after the last complete line
 	match  *match
 }
 
@@ -49,8 +49,8 @@ type match struct {
 	cursor int64
 }
 
-// New looks for text, or for pattern if there is one, from a cursor. It calls found
-// when a line that did not end matches; the caller then stops the output.
+// New returns a search for text, or for pattern if there is one, from a cursor. The search
+// calls found if an unfinished line matches; the caller then stops the output.
 func New(text string, pattern *regexp.Regexp, cursor int64, found func()) *Search {
 	return &Search{text: []byte(text), pattern: pattern, found: found, cursor: cursor, behind: cursor}
 }
@@ -109,8 +109,8 @@ func (s *Search) takeLocked(l *line, rest []byte, end int64) []byte {
 	return rest[n:]
 }
 
-// lookLocked searches a line, which ends at cursor end; next is after its
-// line feed.
+// lookLocked searches a line, which ends at the cursor end; next is the cursor
+// after its line feed.
 func (s *Search) lookLocked(l *line, end, next int64) {
 	if s.match != nil {
 		return
@@ -137,7 +137,7 @@ func shown(data []byte, at int) string {
 	return strings.TrimRight(strings.ToValidUTF8(string(data), "\uFFFD"), "\r")
 }
 
-// searchRest searches the lines that have not ended.
+// searchRest searches the unfinished lines.
 func (s *Search) searchRest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *Search) unfinishedLocked() {
 	}
 }
 
-// Finish ends the search: with the output over, the last line has ended too.
+// Finish ends the search. If the output is over, the last line counts as finished.
 func (s *Search) Finish(over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// feed gives s pieces of one stream, and reports whether it came to its end.
+// feed gives s pieces of one stream, and reports whether s has found a line.
 func feed(t *testing.T, s *Search, pieces ...string) bool {
 	t.Helper()
 	var cursor int64
@@ -57,7 +57,7 @@ func TestPatternSeesWholeLines(t *testing.T) {
 	}
 }
 
-// With the output over, the last line has ended too.
+// When the output is over, the last line counts as finished.
 func TestLastLine(t *testing.T) {
 	s := New("", regexp.MustCompile(`^done$`), 0, func() {})
 	if feed(t, s, "done") {

@@ -13,18 +13,18 @@ import (
 
 // Gate accepts a limited number of connections and shares them among callers.
 //
-// A connection belongs to a stranger until one of its requests has identified the caller (see Claim). Idle strangers
-// are closed after StrangerIdle, and earlier when connections run out: the one that has been idle longest first. If none is
-// idle, the stranger is closed whose request has been served longest: a server identifies a caller at once, so that is one
-// who sends slowly. So clients with a token can always connect, however many connections strangers open. A claimed connection belongs to a
-// class, such as the connections of one owner, and no class holds more than its share.
+// A connection is a stranger until one of its requests has identified the caller (see Claim). A stranger that is idle for
+// StrangerIdle is closed. When connections run out, strangers are closed earlier, beginning with the one that has been idle
+// longest. If no stranger is idle, the one whose request has been served longest is closed: servers identify a caller at
+// once, so this client sends slowly. So clients with a token can always connect, however many connections strangers open. A
+// claimed connection belongs to a class, such as the connections of one owner, and no class holds more than its share.
 //
 // A connection is idle when no request of it is being served: also during its TLS handshake and before the head of its
 // first request has arrived.
 type Gate struct {
 	net.Listener
 	opt    GateOptions
-	freed  chan struct{} // signalled when another connection may be accepted
+	freed  chan struct{} // signalled when another connection can be accepted
 	closed chan struct{}
 	close  func()
 
@@ -35,8 +35,8 @@ type Gate struct {
 	busy    list.List // the other strangers, the one that has been busy longest first
 }
 
-// strangerBusy is how long the request of a stranger can take before its connection is closed for another one while there are
-// idle connections of known callers.
+// strangerBusy is how long the request of a stranger can take. After that, if a new connection needs space, the stranger
+// is closed before an idle connection of a known caller is.
 const strangerBusy = time.Second
 
 // GateOptions configure a gate. Most is required.
@@ -102,10 +102,10 @@ func (g *Gate) Close() error {
 	return g.Listener.Close()
 }
 
-// strangerPrefix begins the class names of strangers, which contain the address.
+// strangerPrefix is the prefix of the class names of strangers. The address follows it.
 const strangerPrefix = "stranger "
 
-// admit counts a stranger, if the limit allows it or another one can be closed.
+// admit counts a new stranger, if the limit allows it or another connection can be closed.
 func (g *Gate) admit(c *gateConn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -165,7 +165,7 @@ type gateConn struct {
 	timer   *time.Timer
 	inClass *list.Element // while it is idle
 	inAll   *list.Element // while it is an idle stranger
-	inBusy  *list.Element // while it is a busy one
+	inBusy  *list.Element // while it is a busy stranger
 }
 
 // Close implements net.Conn.
@@ -176,7 +176,7 @@ func (c *gateConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets net/http end the data for a client, before it closes a connection on which data can still be in
+// CloseWrite ends the data for the client. net/http calls it before it closes a connection, because data can still be in
 // transit.
 func (c *gateConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
@@ -185,7 +185,7 @@ func (c *gateConn) CloseWrite() error {
 	return c.Close()
 }
 
-// dropLocked closes the connection to free its slot. The server's further use of it fails.
+// dropLocked closes the connection to free its slot. When the server then uses the connection, it gets an error.
 func (c *gateConn) dropLocked() {
 	c.leaveLocked()
 	c.Conn.Close()
@@ -267,8 +267,8 @@ func (g *Gate) signal() {
 
 type gateConnKey struct{}
 
-// Context is for http.Server.ConnContext: Handler and Claim find the connection
-// by it.
+// Context is for http.Server.ConnContext. Handler and Claim find the connection in
+// the returned context.
 func (g *Gate) Context(ctx context.Context, conn net.Conn) context.Context {
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()
@@ -323,8 +323,9 @@ func Claim(ctx context.Context, name string) bool {
 	return !ok || c.gate.claim(c, "of "+name)
 }
 
-// ClaimConn assigns an accepted connection to the named class, for servers that do not use HTTP. It is then busy until
-// it is closed. It returns false if the class uses its whole share already; then the caller closes the connection.
+// ClaimConn assigns an accepted connection to the named class, for servers that do not use HTTP. The connection then
+// counts as busy until it is closed. ClaimConn returns false if the class uses its whole share already; then the caller
+// closes the connection.
 func (g *Gate) ClaimConn(conn net.Conn, name string) bool {
 	c, ok := conn.(*gateConn)
 	if !ok {
@@ -356,7 +357,8 @@ func addrOf(conn net.Conn) netip.Addr {
 	return tcp.AddrPort().Addr().Unmap()
 }
 
-// Network treats an address as one client: an IPv6 client has a whole network.
+// Network returns the address by which a client is counted: for IPv6 that of its network, because one client has all
+// addresses of a network.
 func Network(addr netip.Addr) netip.Addr {
 	if !addr.Is6() {
 		return addr

@@ -222,8 +222,8 @@ func TestTrustedProxies(t *testing.T) {
 	}
 }
 
-// TestStrangersWhoSendSlowly: strangers whose requests never end, because their bodies do not, keep no other client out. A
-// caller who is known stays connected.
+// TestStrangersWhoSendSlowly: strangers who send bodies without end do not keep other clients out. A known caller stays
+// connected.
 func TestStrangersWhoSendSlowly(t *testing.T) {
 	t.Parallel()
 	h := newGatedServer(t, listen.GateOptions{Most: 20, Shared: func(netip.Addr) bool { return true }}, nil)

@@ -49,7 +49,7 @@ type pair struct {
 
 	mu      sync.Mutex
 	now     *tls.Certificate
-	written [2]time.Time // times of the files that now was read from
+	written [2]time.Time // modification times of the files, when now was read from them
 	looked  time.Time
 }
 
@@ -103,9 +103,9 @@ func Own(domain string, sign func(names ...string) (*tls.Certificate, error)) *t
 	return c
 }
 
-// Auto returns a TLS configuration with certificates for a domain from an ACME server, Let's Encrypt if directory is
-// empty, which are kept in a folder. The ACME server verifies the domain by a connection to port 443, which must lead
-// here (TLS-ALPN-01).
+// Auto returns a TLS configuration with certificates for a domain from the ACME server with the URL directory; empty is
+// Let's Encrypt. The certificates are kept in a folder. The ACME server verifies the domain by a connection to port 443,
+// which must lead here (TLS-ALPN-01).
 func Auto(domain, folder, directory string) *tls.Config {
 	m := &autocert.Manager{Prompt: autocert.AcceptTOS, HostPolicy: autocert.HostWhitelist(domain), Cache: autocert.DirCache(folder)}
 	if directory != "" {

@@ -131,7 +131,7 @@ func TestFiles(t *testing.T) {
 		conn.Close()
 		t.Error("TLS 1.1 is spoken")
 	}
-	// A broken pair is not used, a whole one is.
+	// A broken pair of files is not used; a complete pair is.
 	must(t, os.WriteFile(key, []byte("half a k"), 0o600))
 	for range 3 {
 		if got := serial(t, addr, a.pool()); got != 7 {
@@ -149,8 +149,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestAuto gets a certificate from the test's own ACME server, which verifies the domain as a real one does, and then
-// from the folder only.
+// TestAuto gets a certificate from the test's own ACME server, which verifies the domain as a real server does. After
+// that it gets the certificate from the folder only.
 func TestAuto(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -253,7 +253,7 @@ func (s *acmeServer) check() {
 	}
 }
 
-// request is the key that an order is finalized for.
+// request returns the public key in the request that finalizes an order.
 func (s *acmeServer) request(r *http.Request) any {
 	var jws, payload struct{ Payload, CSR string }
 	body, _ := io.ReadAll(r.Body)

@@ -46,8 +46,8 @@ func (w *watched) Close() error {
 	return w.Conn.Close()
 }
 
-// CloseWrite lets net/http end the data for the other end, before it closes a connection on which data can still be in
-// transit.
+// CloseWrite ends the data for the other side. net/http calls it before it closes a connection, because data can still
+// be in transit.
 func (w *watched) CloseWrite() error {
 	if half, ok := w.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

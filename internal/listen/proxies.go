@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Proxies are the networks of trusted proxies, which name the client for whom they ask. The zero value trusts none.
+// Proxies are the networks of trusted proxies, which name the client of each request. The zero value trusts none.
 type Proxies []netip.Prefix
 
 // ParseProxies reads addresses and networks, such as 127.0.0.1 and 10.0.0.0/8.

@@ -1,9 +1,9 @@
-// Package membudget limits the memory that a server holds for its callers: bodies of requests, and output that is kept for a
-// result until the client has read it.
+// Package membudget limits the memory that a server holds for its callers: bodies of requests, and output that is kept
+// for a result until the client has read it.
 //
-// Every request has an Account, which its caller carries (package caller). Memory for the request is charged to its owner's
-// share and to the total, and is given back when the request ends. So a client that does not read its answers blocks no
-// other client. Calls without a request have no Account, and are not limited here.
+// Every request has an Account, which is part of its caller.Caller. Memory for the request is charged to its owner's
+// share and to the total, until the request ends. So a client that does not read its answers does not block other
+// clients. Calls without a request have no Account, and are not limited here.
 package membudget
 
 import (
@@ -27,18 +27,18 @@ func New(total, share int) *Budget {
 	return &Budget{total: total, share: share, taken: map[string]int{}}
 }
 
-// Account records the memory that one request has taken.
+// Account counts the memory that is charged to one request.
 type Account struct {
 	budget *Budget
 	owner  string
 
 	// Guarded by budget.mu.
 	taken   int
-	holders int // the memory is given back when no holder is left
+	holders int // the memory is released when no holder is left
 }
 
-// Open begins the Account of an owner's request. The returned function, called once, gives everything back. Without a Budget
-// the Account is nil, which allows everything.
+// Open returns an Account for an owner's request. The returned function releases all its memory, and must be called once.
+// If b is nil, the Account is nil, which allows everything.
 func (b *Budget) Open(owner string) (*Account, func()) {
 	if b == nil {
 		return nil, func() {}
@@ -47,7 +47,7 @@ func (b *Budget) Open(owner string) (*Account, func()) {
 	return a, a.release
 }
 
-// Hold keeps the Account's memory until the returned function is also called, for a call that can outlive its request.
+// Hold keeps the Account's memory charged until the returned function is called, even if the request ends before that.
 func (a *Account) Hold() func() {
 	if a == nil {
 		return func() {}
@@ -66,8 +66,7 @@ func (a *Account) Again() (*Account, func()) {
 	return a.budget.Open(a.owner)
 }
 
-// Take reports whether n more bytes can be held, and charges them if so. Nothing more can be held when
-// everything has been given back.
+// Take reports whether n more bytes can be held, and charges them if so. After the memory was released, it returns false.
 func (a *Account) Take(n int) bool {
 	if a == nil {
 		return true
@@ -82,8 +81,8 @@ func (a *Account) Take(n int) bool {
 	return true
 }
 
-// TakeSpare does the same as Take, for memory that its holder can do without. It leaves half of the owner's share, and
-// half of the total, to what others need.
+// TakeSpare does the same as Take, for memory that its holder can do without. It leaves half of the owner's share and half
+// of the total free for Take.
 func (a *Account) TakeSpare(n int) bool {
 	if a == nil {
 		return true
@@ -98,8 +97,8 @@ func (a *Account) TakeSpare(n int) bool {
 	return true
 }
 
-// Reader returns r, whose bytes are charged as they are read; without memory for more, Read returns full. It is for a
-// part of a body that is kept, where the body itself is only passed on and does not count.
+// Reader returns a reader that reads r and charges the bytes. If they cannot be charged, Read returns the error full. It
+// is for the part of a body that is kept in memory, where the rest of the body is only passed on.
 func (a *Account) Reader(r io.Reader, full error) io.Reader { return charged{r, a, full} }
 
 type charged struct {
@@ -116,7 +115,7 @@ func (c charged) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// aValue estimates the decoded size of a value in a JSON list or object, without its text, in bytes.
+// aValue is an estimate of the memory, in bytes, for a decoded value of a JSON list or object, without its text.
 const aValue = 200
 
 // TakeJSON does the same as Take, for the decoded form of a JSON text. A short text can become much larger: [{},{},{}]

@@ -111,7 +111,7 @@ func TestNeverMoreThanThereIs(t *testing.T) {
 	}
 }
 
-// TestTakeJSON: values are charged, and not the commas in texts.
+// TestTakeJSON: commas between values are charged, but not the commas in strings.
 func TestTakeJSON(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{

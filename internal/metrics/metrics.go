@@ -1,7 +1,7 @@
 // Package metrics counts events, in the form that Prometheus reads.
 //
-// It gets calls as an observer, and reads the use of sandboxes when it is read itself. Values that a client chooses are
-// kept out of labels, and the number of owners is limited: the number of series does not grow with use.
+// It observes calls, and reads the use of sandboxes whenever Prometheus reads the metrics. Labels have no values that a
+// client chooses, and a limited number of owners, so the number of series does not grow with use.
 package metrics
 
 import (
@@ -27,10 +27,10 @@ type Options struct {
 	Usage func(context.Context) (hutch.UsageReport, error)
 	// Pool reports the sandboxes that are kept ready; nil leaves them out.
 	Pool func(context.Context) (hutch.PoolState, error)
-	// Fleet reports what this server knows as a node of a fleet, and false if it is not one. With an error, it has what
-	// is known without the database. Nil leaves it out.
+	// Fleet reports what this server knows as a node of a fleet, and false if the server is not a node. With an error, it
+	// reports what is known without the database. Nil leaves the fleet out.
 	Fleet func(context.Context) (Fleet, bool, error)
-	// Answers gets what models answer; nil leaves it out.
+	// Answers counts the answers of models; nil leaves them out.
 	Answers *Answers
 	// Traffic counts the sandboxes' network traffic; nil leaves it out.
 	Traffic *Traffic
@@ -45,7 +45,7 @@ type Metrics struct {
 	underWay prometheus.Gauge
 }
 
-// buckets are bounds of durations in seconds: from a look at a record to a
+// buckets are bounds of durations in seconds: from the reading of a record to a
 // build.
 var buckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
@@ -96,7 +96,7 @@ func (m *Metrics) Begin(ctx context.Context, op audit.Operation) (context.Contex
 	}, nil
 }
 
-// sandboxes reads their use when it is asked.
+// sandboxes reads the use of sandboxes whenever the metrics are read.
 type sandboxes struct {
 	usage func(context.Context) (hutch.UsageReport, error)
 	log   *slog.Logger

@@ -89,7 +89,7 @@ func TestUsage(t *testing.T) {
 		t.Errorf("%d owners", n)
 	}
 	broken = errors.New("no store")
-	want(t, read(t, m), `hutch_operations_under_way 0`) // the rest is there all the same
+	want(t, read(t, m), `hutch_operations_under_way 0`) // the other metrics are there nevertheless
 }
 
 func BenchmarkObserver(b *testing.B) {

@@ -13,7 +13,7 @@ import (
 // Fleet is what a node knows of its fleet.
 type Fleet struct {
 	Node  string        // this node
-	Nodes []hutch.Node  // all nodes that have begun once, as this node last read them
+	Nodes []hutch.Node  // all nodes that have ever started, as this node last read them
 	Lease time.Duration // how long this node serves without another answer of the database; 0 if it does not serve
 
 	// These fields count the sandboxes of this node: all, those that cannot leave it while it drains, and those that are also in the bucket.
@@ -32,7 +32,7 @@ type Carried struct {
 	Outcomes
 }
 
-// nodes reads the fleet when it is asked.
+// nodes reads the state of the fleet whenever the metrics are read.
 type nodes struct {
 	fleet func(context.Context) (Fleet, bool, error)
 	log   *slog.Logger

@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// pool reads which sandboxes are kept ready.
+// pool reads how many sandboxes are kept ready.
 type pool func(context.Context) (hutch.PoolState, error)
 
 var (
@@ -30,7 +30,7 @@ func (p pool) Describe(out chan<- *prometheus.Desc) {
 func (p pool) Collect(out chan<- prometheus.Metric) {
 	state, err := p(context.Background())
 	if err != nil {
-		return // it reads memory: no error
+		return // cannot happen: the state is in memory
 	}
 	are, should := map[string]int{}, map[string]int{}
 	for _, k := range state.Kinds {

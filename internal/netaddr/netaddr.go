@@ -1,6 +1,6 @@
-// Package netaddr answers questions about hosts and addresses: which ones the server itself connects to when a user, and
-// not its administrator, has named the host, such as a registry or the endpoint of a bucket; and which ones are this
-// machine. The first check is made with the address, after the name was resolved.
+// Package netaddr checks hosts and addresses. [Allowed] reports whether the server itself may connect to a host that a
+// user, not the administrator, has named, such as a registry or the endpoint of a bucket. It checks the address, after
+// the name was resolved. [IsLoopback] reports whether a host is this machine.
 package netaddr
 
 import (
@@ -19,7 +19,7 @@ var never = prefixes("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "100.100.100.
 var private = prefixes("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15",
 	"::1/128", "fc00::/7", "fec0::/10")
 
-// embedding are networks whose addresses end in, or hold, an address of IPv4, which other machines unpack.
+// embedding are networks whose addresses contain an IPv4 address. Other machines can forward data to that IPv4 address.
 var embedding = prefixes("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")
 
 func prefixes(texts ...string) (list []netip.Prefix) {
@@ -29,8 +29,8 @@ func prefixes(texts ...string) (list []netip.Prefix) {
 	return list
 }
 
-// Allowed reports whether the server connects to an address that a user has named. privateToo says that the
-// administrator allows the host to be private or loopback.
+// Allowed reports whether the server may connect to an address that a user has named. privateToo is true if the
+// administrator allows private and loopback addresses for the host.
 func Allowed(a netip.Addr, privateToo bool) bool {
 	a = a.WithZone("").Unmap()
 	in := func(p netip.Prefix) bool { return p.Contains(a) }

@@ -6,7 +6,7 @@ import (
 )
 
 func TestAllowed(t *testing.T) {
-	for text, want := range map[string][2]bool{ // a public address, and one that the administrator allows
+	for text, want := range map[string][2]bool{ // without and with privateToo
 		"93.184.216.34":          {true, true},
 		"2606:4700::1":           {true, true},
 		"127.0.0.1":              {false, true},

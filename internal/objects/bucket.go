@@ -86,7 +86,7 @@ func (b *Bucket) explain(err error) error {
 	switch said.Code {
 	case "NoSuchKey":
 		return fs.ErrNotExist
-	case "": // another error than a refusal by the service: a reader, a context, the network
+	case "": // not an error of the service, but of a reader, a context or the network
 		return err
 	}
 	return hutch.Errorf(hutch.Unavailable, "the bucket refused (%s): try again later, or tell the operator of this server", said.Code).Because(err)

@@ -69,7 +69,7 @@ func TestBucket(t *testing.T) {
 
 var errFull = errors.New("the disk is full")
 
-// testStore holds a store to its contract.
+// testStore checks that a store does what its interface promises.
 func testStore(t *testing.T, s objects.Store) {
 	ctx := t.Context()
 	get := func(key string) string {
@@ -106,7 +106,7 @@ func testStore(t *testing.T, s objects.Store) {
 	if err := s.Put(ctx, "a/one", strings.NewReader("another")); err != nil || get("a/one") != "another" {
 		t.Errorf("put again: %v, %q", err, get("a/one"))
 	}
-	// A partial object does not count, and the previous one stays.
+	// A partial object does not count, and the previous object stays.
 	for _, key := range []string{"a/one", "a/half"} {
 		if err := s.Put(ctx, key, io.MultiReader(bytes.NewReader(large), iotest.ErrReader(errFull))); !errors.Is(err, errFull) {
 			t.Errorf("put half of %s: %v", key, err)

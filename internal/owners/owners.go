@@ -24,10 +24,10 @@ type Options struct {
 	Secrets hutch.Secrets
 	// Keys deletes the SSH keys of an owner; nil for none.
 	Keys func(ctx context.Context, owner string) error
-	// More lists further owners: owners of volumes and secrets, which no verb lists for all.
+	// More lists further owners: owners of volumes and secrets, because no verb lists these for all owners.
 	More func() []string
-	// Unreached returns an error if an owner can have data that no other field reaches now; nil for a server that reaches
-	// all.
+	// Unreached returns an error if an owner can have data that none of the other fields can reach now; nil if they
+	// always reach all data.
 	Unreached func() error
 	// Forget removes the timelines of an owner's sandboxes; nil if there are none.
 	Forget func(owner string) error
@@ -38,7 +38,7 @@ type Service struct{ opt Options }
 
 var _ hutch.Owners = (*Service)(nil)
 
-// New returns the administration of owners.
+// New returns a Service.
 func New(opt Options) *Service { return &Service{opt} }
 
 // Owners implements hutch.Owners.
@@ -170,7 +170,7 @@ func (s *Service) DeleteOwner(ctx context.Context, owner string) (hutch.Owned, e
 	return left, cmp.Or(err, failed)
 }
 
-// failures are errors, without those about what is gone already.
+// failures are errors, except those about data that are gone already.
 type failures []error
 
 func (f *failures) try(err error) {

@@ -57,8 +57,8 @@ func (i images) DeleteBuild(_ context.Context, id string) error {
 func (backups) Backups(context.Context) ([]hutch.Backup, error) { return nil, nil }
 func (secrets) Secrets(context.Context) ([]hutch.Secret, error) { return nil, nil }
 
-// It is not an error if something is gone already. Every other failure is an error, even if its cause is that something
-// was not found.
+// It is not an error if the data to delete are gone already. Every other failure is an error, even if its cause is of the
+// kind NotFound.
 func TestDeleteOwnerErrors(t *testing.T) {
 	gone := hutch.Errorf(hutch.NotFound, "there is no such sandbox")
 	for _, c := range []struct{ destroy, want error }{
@@ -72,7 +72,7 @@ func TestDeleteOwnerErrors(t *testing.T) {
 	}
 }
 
-// The builds of an owner are ended, and their records removed, before what they have made is listed.
+// The builds of an owner are ended, and their records removed, before the sandboxes and images that they made are listed.
 func TestDeleteOwnerBuilds(t *testing.T) {
 	var deleted []string
 	list := images{builds: []hutch.Build{{ID: "b-ended", Status: hutch.BuildBuilt}, {ID: "b-runs", Status: hutch.BuildRunning}}, deleted: &deleted}

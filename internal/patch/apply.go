@@ -23,10 +23,10 @@ const maxFile = 256 << 20
 
 var maxAll = 1 << 30
 
-// Apply changes the files of a folder. If one of them cannot be changed, because it differs from the one that the agent
-// started with, or because its path is forbidden, nothing is changed and the error is Conflict or Denied. All new
-// content is on the disk before the first file changes, so a full disk changes nothing either. Changes of submodules
-// are left out; their paths are returned.
+// Apply changes the files of a folder. If a file differs from the one that the agent started with, or its path is
+// forbidden, Apply changes nothing and the error is Conflict or Denied. All new content is on the disk before the first
+// file changes, so nothing is changed if the disk is full either. Changes of submodules are left out; their paths are
+// returned.
 func (p *Patch) Apply(dir string) (skipped []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -156,7 +156,7 @@ func checkPath(p string) error {
 	return nil
 }
 
-// gitsOwn reports whether some file system treats a name as .git: it may ignore the case of letters, invisible
+// gitsOwn reports whether some file system treats a name as .git. File systems can ignore the case of letters, invisible
 // characters, or dots and blanks at the end.
 func gitsOwn(name string) bool {
 	name = strings.Map(func(r rune) rune {
@@ -189,8 +189,8 @@ func checkLink(p, target string) error {
 	return nil
 }
 
-// checkFolders refuses a path through a link, which exists or which the diff makes. A new file can be in a folder that
-// replaces a link or a file, and a removed file can be in a folder that becomes a file.
+// checkFolders refuses a path through a link, whether the link exists or the diff makes it. A new file can be in a folder
+// that replaces a link or a file, and a removed file can be in a folder that becomes a file.
 func (p *plan) checkFolders(name string, isNew, isGone bool) error {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		s := p.steps[dir]

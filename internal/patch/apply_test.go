@@ -21,7 +21,7 @@ func adding(name, line string) string {
 	return "diff --git a/" + name + " b/" + name + "\nnew file mode 100644\nindex " + none + ".." + other + "\n--- /dev/null\n+++ b/" + name + "\n@@ -0,0 +1 @@\n+" + line + "\n"
 }
 
-// changing makes the line "old" another one.
+// changing returns a diff that replaces the line "old" of a file.
 func changing(name, line string) string {
 	return "diff --git a/" + name + " b/" + name + "\nindex " + none + ".." + other + " 100644\n--- a/" + name + "\n+++ b/" + name + "\n@@ -1 +1 @@\n-old\n+" + line + "\n"
 }
@@ -48,7 +48,7 @@ func has(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// TestChangedMeanwhile: files that are written while the difference is being prepared are kept.
+// TestChangedMeanwhile: files that another program writes while Apply prepares the changes are kept.
 func TestChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a", "new"} {
@@ -97,7 +97,7 @@ func TestFullDisk(t *testing.T) {
 	has(t, dir, "a=old\n")
 }
 
-// TestMuchContent: what all files together hold is bounded, because a difference can be a thousandth of it.
+// TestMuchContent: the new content of all files together is bounded, because the diff can be a thousand times smaller.
 func TestMuchContent(t *testing.T) {
 	limit := maxAll
 	maxAll = 1000

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// maxBinary limits one file that is not text, in bytes: a few bytes of a diff could otherwise become gigabytes.
+// maxBinary bounds the size of a file that is not text. Otherwise a few bytes of a diff could become gigabytes.
 const maxBinary = 64 << 20
 
 var (
@@ -61,7 +61,7 @@ func (r *reader) piece() (*binary, error) {
 
 const digits85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 
-// unarmour appends the bytes of one line in base 85. Its first letter is their number.
+// unarmour appends the bytes of one line in base 85. The first letter of the line encodes their number.
 func unarmour(to []byte, line string) ([]byte, error) {
 	length, digits := 0, line[1:]
 	switch c := line[0]; {

@@ -13,10 +13,10 @@ import (
 	"hutch"
 )
 
-// Commit puts a diff onto a new branch of a repository of this machine, as one commit on top of the current one, and
-// returns its id. The working tree, the index and the current branch do not change. Git itself does it, with commands
-// that change objects and one reference: hooks, watchers and fetches, which could run programs that the repository
-// names, are turned off.
+// Commit puts a diff onto a new branch of a repository of this machine, as one commit on top of the current commit, and
+// returns the new commit's id. The working tree, the index and the current branch do not change. Commit runs git, with
+// commands that change only objects and one reference. Hooks, watchers and fetches are turned off, because they could run
+// programs that the repository names.
 func Commit(ctx context.Context, dir, branch, message string, text []byte) (id string, err error) {
 	p, err := Parse(text)
 	if err != nil {
@@ -79,8 +79,8 @@ func (g *repository) do(stdin []byte, args ...string) string {
 		settings = append(settings, "-c", s)
 	}
 	cmd := exec.CommandContext(g.ctx, "git", append(settings, args...)...)
-	// The settings of the repository can allow a protocol that runs a program, against a general prohibition in our
-	// arguments. Against an empty list in the environment they cannot.
+	// An empty list in the environment forbids all protocols. A general prohibition in the arguments would not be enough:
+	// the settings of the repository could still allow one protocol, which runs a program.
 	cmd.Env = append(environment(), "GIT_INDEX_FILE="+g.index, "GIT_ALLOW_PROTOCOL=", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
 	cmd.Stdin = bytes.NewReader(stdin)
 	var said bytes.Buffer

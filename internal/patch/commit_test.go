@@ -9,7 +9,7 @@ import (
 	"hutch/internal/patch"
 )
 
-// TestCommitInAFolderOfARepository: the names in the difference are those in the folder.
+// TestCommitInAFolderOfARepository: the names in the diff are relative to the folder.
 func TestCommitInAFolderOfARepository(t *testing.T) {
 	dir := t.TempDir()
 	for name, value := range map[string]string{"GIT_AUTHOR_NAME": "x", "GIT_AUTHOR_EMAIL": "x@example.com", "GIT_COMMITTER_NAME": "x", "GIT_COMMITTER_EMAIL": "x@example.com"} {
@@ -27,7 +27,8 @@ func TestCommitInAFolderOfARepository(t *testing.T) {
 	}
 }
 
-// TestCommitIsInItsFolder: a program that git has started, such as a hook, has another repository in its environment.
+// TestCommitIsInItsFolder: Commit uses the repository of the folder, even if the environment names another one, as it does
+// in a hook of git.
 func TestCommitIsInItsFolder(t *testing.T) {
 	for name, value := range map[string]string{"GIT_AUTHOR_NAME": "ada", "GIT_AUTHOR_EMAIL": "x@example.com", "GIT_COMMITTER_NAME": "x", "GIT_COMMITTER_EMAIL": "x@example.com"} {
 		t.Setenv(name, value)
@@ -65,7 +66,8 @@ func TestCommitIsInItsFolder(t *testing.T) {
 	}
 }
 
-// TestCommitFetchesNothing: a repository can say that its objects are elsewhere, and name a program that brings them.
+// TestCommitFetchesNothing: a repository can say that its objects are elsewhere, and name a program that fetches them.
+// Commit does not run that program.
 func TestCommitFetchesNothing(t *testing.T) {
 	t.Parallel()
 	dir, ran := t.TempDir(), filepath.Join(t.TempDir(), "ran")

@@ -60,7 +60,8 @@ func Count(text []byte) (s Sum, err error) {
 	return s, err
 }
 
-// Parse parses the text of a diff. It refuses everything that git does not write with the options above.
+// Parse parses the text of a diff. It refuses everything that git does not write with the options in the comment of the
+// package.
 func Parse(text []byte) (*Patch, error) {
 	p := &Patch{}
 	if err := each(text, func(f File) { p.Files = append(p.Files, f) }); err != nil {
@@ -325,9 +326,9 @@ func (f *File) change(old []byte) ([]byte, error) {
 // edit makes the new content of a text file.
 type edit struct {
 	rest  string // rest of the old content
-	next  int    // lines before it
+	next  int    // number of lines of the old content before rest
 	out   bytes.Buffer
-	ended bool // by a line without an end, after which no other can follow
+	ended bool // the last line had no line feed, so no line can follow
 }
 
 func (e *edit) follow(mark byte, at int, line string) error {

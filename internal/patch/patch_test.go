@@ -17,10 +17,10 @@ import (
 	"hutch/internal/patch"
 )
 
-// tree is a folder: the entry at each path.
+// tree is a folder. It maps each path to its entry.
 type tree map[string]string
 
-// Kinds that are not a plain file begin with these.
+// Prefixes of entries that are not plain files.
 const (
 	link    = "link:"
 	program = "#!"
@@ -101,7 +101,7 @@ func git(tb testing.TB, dir string, args ...string) []byte {
 	return out
 }
 
-// difference is what git prints between two trees.
+// difference returns git's diff between two trees.
 func difference(tb testing.TB, before, after tree) []byte {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -127,7 +127,7 @@ func difference(tb testing.TB, before, after tree) []byte {
 	return git(tb, dir, "diff", "--binary", "--full-index", "--no-renames", "--no-color", first, second)
 }
 
-// check applies what git says is between two trees, and compares.
+// check applies git's diff between two trees, and compares the result with the second tree.
 func check(tb testing.TB, before, after tree) {
 	tb.Helper()
 	diff := difference(tb, before, after)
@@ -199,7 +199,7 @@ func TestWhatGitPrints(t *testing.T) {
 	}
 }
 
-// TestRandomChanges compares many changes at random with what git makes of them.
+// TestRandomChanges checks many random changes.
 func TestRandomChanges(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -222,7 +222,7 @@ func TestRandomChanges(t *testing.T) {
 	}
 }
 
-// head is the beginning of a change that makes a file.
+// made returns the diff that makes a file.
 func made(name, mode, content string) string {
 	n := strings.Count(content, "\n")
 	var lines strings.Builder
@@ -237,7 +237,7 @@ func made(name, mode, content string) string {
 		name, mode, strings.Repeat("0", 40), strings.Repeat("1", 40), n, body)
 }
 
-// TestNothingLandsOutside are differences that no honest agent makes. Each must be refused as a whole.
+// TestNothingLandsOutside has diffs that no honest agent makes. Each must be refused as a whole.
 func TestNothingLandsOutside(t *testing.T) {
 	t.Parallel()
 	good := made("good", "100644", "x\n")
@@ -302,7 +302,7 @@ func TestNothingLandsOutside(t *testing.T) {
 	}
 }
 
-// TestSmallTextOfMuchData: a few bytes that unpack to more than they say are refused, and never held.
+// TestSmallTextOfMuchData: a few bytes that unpack to more than their declared size are refused, and not kept in memory.
 func TestSmallTextOfMuchData(t *testing.T) {
 	t.Parallel()
 	diff := difference(t, tree{}, tree{"zeros": strings.Repeat("\x00", 8<<20)})
@@ -316,7 +316,7 @@ func TestSmallTextOfMuchData(t *testing.T) {
 	}
 }
 
-// TestSubmodules: a repository in the repository is left out, and named.
+// TestSubmodules: a repository in the repository is left out, and its path is returned.
 func TestSubmodules(t *testing.T) {
 	t.Parallel()
 	text := made("a", "100644", "x\n") + "diff --git a/sub b/sub\nnew file mode 160000\nindex " + strings.Repeat("0", 40) + ".." + strings.Repeat("1", 40) +
@@ -375,7 +375,8 @@ func TestCommit(t *testing.T) {
 	}
 }
 
-// TestEmptyFolders: git does not know them, so an agent can put a file in the place of one. Nothing is changed then.
+// TestEmptyFolders: git does not track empty folders, so a diff can put a file where an empty folder is. Apply then changes
+// nothing.
 func TestEmptyFolders(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ before, after tree }{
@@ -400,7 +401,8 @@ func TestEmptyFolders(t *testing.T) {
 	}
 }
 
-// TestCountKeepsNothing: servers count the lines of untrusted diffs, so a line of two bytes must not take much more memory.
+// TestCountKeepsNothing: servers count the lines of untrusted diffs, so counting must not use more memory per line than the
+// two bytes of a short line.
 func TestCountKeepsNothing(t *testing.T) {
 	const lines = 4 << 20
 	text := []byte(made("a", "100644", strings.Repeat("\n", lines)))

@@ -48,7 +48,7 @@ type buffers struct {
 
 	mu      sync.Mutex // held by Read, as a goroutine of the reader can outlive the reader
 	reading []byte     // piece of the reader,
-	unread  []byte     // and its rest
+	unread  []byte     // and the unread rest of this piece
 	ended   bool       // the reader has read to the end, and got writeErr if there is one
 }
 
@@ -84,7 +84,7 @@ func (b *buffers) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// flush passes the piece of the writer on.
+// flush passes the piece of the writer to the reader.
 func (b *buffers) flush() error {
 	if len(b.written) == 0 {
 		return nil

@@ -27,8 +27,8 @@ func Through(write func(io.Writer) error, read func(io.Reader) error) error {
 	return err
 }
 
-// Source remembers whether its reader failed. The code that reads from it can fail as well, or later. It is safe for
-// concurrent use.
+// Source keeps the error of its reader, so that it can be told from an error of the code that reads from the Source. It is
+// safe for concurrent use.
 type Source struct {
 	mu  sync.Mutex
 	r   io.Reader

@@ -72,7 +72,7 @@ func TestAheadLong(t *testing.T) {
 	}
 }
 
-// A writer learns why its reader left. The error of the reader is returned, and not what the writer makes of it.
+// A writer gets the error of its reader. Ahead returns this error, even if the writer returns another one.
 func TestAheadOfAFailure(t *testing.T) {
 	var learned error
 	err := Ahead(func(w io.Writer) error {
@@ -102,7 +102,8 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// A reader can have a goroutine that still reads when the reader itself reads on, or returns: as a call of an agent has.
+// A goroutine of the reader, such as that of a call of an agent, can still be reading when the reader itself continues to
+// read, or returns.
 func TestReadersGoroutineOutlives(t *testing.T) {
 	const size = 3 << 20
 	for range 20 {

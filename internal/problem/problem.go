@@ -17,7 +17,7 @@ const ContentType = "application/problem+json"
 
 // Details is the body of an error answer.
 type Details struct {
-	Type   string         `json:"type"` // always "about:blank": the kind identifies it
+	Type   string         `json:"type"` // always "about:blank": the kind identifies the problem
 	Title  string         `json:"title"`
 	Status int            `json:"status"`
 	Detail string         `json:"detail"`
@@ -32,8 +32,8 @@ var statuses = map[hutch.Kind]int{
 	hutch.Denied:   http.StatusForbidden,
 	hutch.NotFound: http.StatusNotFound,
 	hutch.Conflict: http.StatusConflict,
-	// A limit of the caller or of its sandbox, which waiting or freeing
-	// something lifts.
+	// A limit of the caller or of its sandbox: the call can succeed later,
+	// or after something was freed.
 	hutch.Exhausted: http.StatusTooManyRequests,
 	// The request is well formed, but not possible with this runtime or image. The status is not 501, which tells
 	// proxies and monitors that the server is at fault.
@@ -64,8 +64,8 @@ func New(err error) Details {
 // Write answers with err.
 func Write(w http.ResponseWriter, err error) { New(err).Write(w) }
 
-// Write answers with d. A datum "retryAfter", in seconds, becomes the header
-// of that name; a missing scope becomes a challenge.
+// Write answers with d. The value "retryAfter" of its data, in seconds, becomes the
+// header Retry-After; a missing scope becomes a challenge.
 func (d Details) Write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", ContentType)
@@ -78,7 +78,7 @@ func (d Details) Write(w http.ResponseWriter) {
 	json.NewEncoder(w).Encode(d) // an error means that the client has disconnected
 }
 
-// RetryAfter sets the header of that name, for an error that says when to try again.
+// RetryAfter sets the header Retry-After, if err says when to try again.
 func RetryAfter(h http.Header, err error) { retryAfter(h, hutch.AsError(err).Data) }
 
 func retryAfter(h http.Header, data map[string]any) {

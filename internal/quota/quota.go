@@ -4,8 +4,8 @@
 // lower after a restart: a block of calls is written to disk before the first of them is allowed. So kill -9 costs a
 // token at most the rest of its block, and never gives it more calls.
 //
-// Servers that share their store share the windows, by the store's clock: each takes blocks of one count. Their blocks
-// become smaller towards the limit, so a server leaves few calls unused.
+// Servers that share their store share the windows, by the store's clock: all of them take their blocks from the same
+// count. The blocks become smaller towards the limit, so a server leaves few calls unused.
 package quota
 
 import (
@@ -125,7 +125,7 @@ func (m *Meter) take(ctx context.Context, key string, limit int, always bool) (S
 		w.start, w.taken, w.left = now, 0, 0
 	}
 	if w.left == 0 && w.taken < limit {
-		if w.failure == nil || now.After(w.asked) { // else it failed while this call waited, which is long enough
+		if w.failure == nil || now.After(w.asked) { // otherwise the store failed while this call waited, and the call does not wait again
 			w.failure = m.reserve(ctx, key, w, limit)
 			w.asked = time.Now()
 		}

@@ -134,7 +134,7 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 	if got > limit {
 		t.Errorf("%d were allowed, of %d", got, limit)
 	}
-	// Each kill costs less than a block, which is a tenth.
+	// Each kill costs less than a block, which is a tenth of the limit.
 	if got < limit-4*limit/10 {
 		t.Errorf("only %d were allowed, of %d", got, limit)
 	}
@@ -155,7 +155,7 @@ func TestCloseLosesNothing(t *testing.T) {
 	}
 }
 
-// A clock that was put back opens a new window, and does not keep the old one shut for ever.
+// After a clock was put back, a new window begins. A window that begins in the future does not refuse calls for ever.
 func TestWindowFromTheFuture(t *testing.T) {
 	collection := disk(t)
 	if err := collection.Put(t.Context(), "a", []byte(`{"start":"2999-01-01T00:00:00Z","count":10}`)); err != nil {
@@ -175,7 +175,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// While calls cannot be counted, none is allowed.
+// While calls cannot be counted, no call is allowed.
 func TestNothingIsAllowedUncounted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hutch.db")
 	s, err := store.Open(t.Context(), path)
@@ -205,8 +205,8 @@ func TestNothingIsAllowedUncounted(t *testing.T) {
 	}
 }
 
-// Calls that wait for each other while the store does not answer are refused together, and the end of the server does not
-// wait for each token.
+// While the store does not answer, calls that wait for each other are refused together, and closing the meter does not
+// wait for the store once for each token.
 func TestStoreDoesNotAnswer(t *testing.T) {
 	link := pgtest.NewLink(t, pgtest.New(t))
 	s, err := store.Connect(t.Context(), store.Options{URL: link.URL, Node: "a", Key: make([]byte, store.KeySize), OperationTimeout: time.Second})
@@ -248,7 +248,7 @@ func TestStoreDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// Callers of three servers never get more than the limit together, and nearly all of it.
+// Callers of three servers together never get more than the limit, but get nearly all of it.
 func TestServersShareTheLimit(t *testing.T) {
 	const limit = 200
 	url := pgtest.New(t)

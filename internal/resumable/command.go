@@ -1,8 +1,9 @@
-// Package resumable has commands that outlive the connection that started them, and the newest part of their output. A
-// command runs until it ends, is cancelled, or has had no reader for the grace; after its end it is kept for the grace.
+// Package resumable keeps commands that outlive the connection that started them, and the newest part of their output. A
+// command runs until it ends, is cancelled, or has had no reader for a grace period. After its end it is kept for the same
+// period.
 //
-// A command has one reader at a time. It is held back when that reader is slow or away, so its output takes a limited
-// part of its caller's memory budget.
+// A command has one reader at a time. If that reader is slow or away, the command has to wait, so its output takes a
+// limited part of its caller's memory budget.
 package resumable
 
 import (
@@ -35,11 +36,11 @@ type Table struct {
 	list []*Command // oldest first
 }
 
-// Options are a command's needs from its runner.
+// Options are what a command needs from the code that runs it.
 type Options struct {
-	Grace  time.Duration           // how long it is kept without a reader
+	Grace  time.Duration           // how long the command is kept without a reader
 	Take   func(bytes int) bool    // asks for more memory
-	Free   func()                  // gives the memory back, at the very end
+	Free   func()                  // releases the memory; called last
 	Cancel context.CancelCauseFunc // stops the command
 }
 
@@ -73,7 +74,7 @@ func (x *Command) ID() string { return x.id }
 // done.
 func (x *Command) Output(ctx context.Context, o hutch.Output) error { return x.log.add(ctx, o) }
 
-// Finish notes how the command ended.
+// Finish records how the command ended.
 func (x *Command) Finish(res hutch.ExecResult, err error) {
 	x.result, x.err = res, err
 	close(x.over)
@@ -84,8 +85,8 @@ func (x *Command) Finish(res hutch.ExecResult, err error) {
 	}
 }
 
-// await forgets the command after the grace, unless there was a reader or an end
-// since: then another wait has begun, or will.
+// await removes the command after the grace. It does not if a reader has come or the
+// command has ended in the meantime: then await is called again.
 func (x *Command) await() {
 	begun := x.log.count()
 	time.AfterFunc(x.grace, func() {
@@ -158,8 +159,8 @@ func (t *Table) add(x *Command) error {
 	return nil
 }
 
-// find returns a command. Before that it calls then with the command and with the lock held, so that then can keep the
-// command from being removed.
+// find returns a command. It first calls the function then with the command, while it holds the lock. So that function
+// can prevent the removal of the command.
 func (t *Table) find(id string, then func(*Command)) (*Command, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -32,7 +32,7 @@ type outputLog struct {
 	base    int64 // weight of the output that was dropped before pieces
 	weight  int64 // weight of all output so far
 	handed  int64 // weight of the output that any reader got
-	size    int64 // how much may be kept
+	size    int64 // how much can be kept
 	reader  *reader
 	changes int // changes of the reader, and the end of the log
 	ended   bool
@@ -43,7 +43,7 @@ type outputLog struct {
 type piece struct {
 	stream      hutch.Stream
 	data        []byte
-	end, weight int64 // after data
+	end, weight int64 // of the end of data
 }
 
 // reader is where one connection reads.
@@ -92,8 +92,8 @@ func (l *outputLog) append(ctx context.Context, p piece) error {
 	return nil
 }
 
-// fitsLocked reports whether more can be appended without losing unread output, and with at least half of the log for
-// output that a reader already got.
+// fitsLocked reports whether output of the given cost can be appended. Unread output must not be lost, and at least half
+// of the log stays for output that a reader already got.
 func (l *outputLog) fitsLocked(cost int64) bool {
 	for l.wantsMoreLocked(cost) && l.take(logStep) {
 		l.size += logStep
@@ -128,7 +128,7 @@ func (l *outputLog) wakeLocked() {
 	l.changed = make(chan struct{})
 }
 
-// end says that no output follows.
+// end records that no output follows.
 func (l *outputLog) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,7 +211,7 @@ func (l *outputLog) next(ctx context.Context, r *reader) (hutch.Output, error) {
 	}
 }
 
-// readLocked reads on at r's cursor, or at the oldest byte that is kept.
+// readLocked returns the next output from r's cursor or, if that was dropped, from the oldest byte that is kept.
 func (l *outputLog) readLocked(r *reader) hutch.Output {
 	first := sort.Search(len(l.pieces), func(i int) bool { return l.pieces[i].weight > r.weight })
 	for _, p := range l.pieces[first:] {

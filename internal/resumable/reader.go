@@ -37,7 +37,7 @@ func cancels(cause error) bool {
 	return ok && (e.Kind == hutch.Conflict || e.Kind == hutch.Denied)
 }
 
-// leave ends the reading. Unless another has taken over, the grace begins.
+// leave ends the reading. Unless another reader has replaced r, the grace begins.
 func (r *Reader) leave() {
 	if r.command.log.detach(&r.reader) {
 		r.command.await()

@@ -9,7 +9,7 @@ import (
 	"hutch"
 )
 
-// start adds a command with a grace, and returns what stopped it.
+// start adds a command with a grace, and returns a context that ends when the command is stopped.
 func start(t *testing.T, table *Table, grace time.Duration) (*Command, *Reader, context.Context) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -72,7 +72,7 @@ func TestKeepsWhatTheReaderGot(t *testing.T) {
 	}
 }
 
-// A program without a reader can print 512 KiB, and half of the smallest log when memory is short.
+// A program without a reader can print 512 KiB or, when memory is short, half of the smallest log.
 func TestAheadOfItsReader(t *testing.T) {
 	for what, c := range map[string]struct {
 		take func(int) bool
@@ -161,8 +161,8 @@ func TestTableIsBounded(t *testing.T) {
 	}
 }
 
-// A reader whose token is revoked takes its command with it; one whose connection
-// breaks does not.
+// A command is stopped if the token of its reader is revoked, but not if the
+// connection of its reader breaks.
 func TestRevokedToken(t *testing.T) {
 	var table Table
 	x, r, run := start(t, &table, time.Minute)

@@ -73,7 +73,7 @@ func (l List) Save(path string) error {
 	return durable.Replace(path, append(b, '\n'))
 }
 
-// Named returns the server of a name.
+// Named returns the server with a name.
 func (l List) Named(name string) (Server, bool) {
 	i := slices.IndexFunc(l.Servers, func(s Server) bool { return s.Name == name })
 	if i < 0 {
@@ -82,7 +82,7 @@ func (l List) Named(name string) (Server, bool) {
 	return l.Servers[i], true
 }
 
-// At returns the server of a URL.
+// At returns the server with a URL.
 func (l List) At(address *url.URL) (Server, bool) {
 	i := slices.IndexFunc(l.Servers, func(s Server) bool {
 		u, err := Parse(s.URL)
@@ -94,14 +94,14 @@ func (l List) At(address *url.URL) (Server, bool) {
 	return l.Servers[i], true
 }
 
-// Put adds a server, replaces one with the same name, and makes it current.
+// Put adds a server, or replaces the one with its name, and makes it current.
 func (l *List) Put(s Server) {
 	l.Remove(s.Name)
 	l.Servers = append(l.Servers, s)
 	l.Current = s.Name
 }
 
-// Remove removes the server of a name and reports whether there was one. When the current server is removed, commands
+// Remove removes the server with a name, and reports whether it was in the list. If it was the current server, commands
 // use the server on this machine.
 func (l *List) Remove(name string) bool {
 	before := len(l.Servers)
@@ -141,7 +141,7 @@ func Port(u *url.URL) string {
 	return "80"
 }
 
-// Loopback reports whether a URL's host is this machine's loopback.
+// Loopback reports whether a URL's host is localhost or a loopback address.
 func Loopback(u *url.URL) bool {
 	return netaddr.IsLoopback(u.Hostname())
 }

@@ -165,7 +165,7 @@ func pairs(m *yaml.Node) (texts []string, err error) {
 func record(text string) string {
 	var b strings.Builder
 	w := csv.NewWriter(&b)
-	w.Write([]string{text}) // into memory
+	w.Write([]string{text}) // cannot fail: it writes to memory
 	w.Flush()
 	return strings.TrimSuffix(b.String(), "\n")
 }
@@ -189,7 +189,7 @@ func kind(n *yaml.Node) string {
 	return "a text"
 }
 
-// takes names the type of a flag for people.
+// takes describes to people which values a flag takes.
 func takes(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "bool":

@@ -38,7 +38,7 @@ type Origin struct {
 	Line     int
 }
 
-// Kind is flag, environment, file or default.
+// Kind returns "flag", "environment", "file" or "default".
 func (o Origin) Kind() string {
 	switch {
 	case o.Flag:
@@ -156,7 +156,7 @@ func set(f *pflag.Flag, texts []string) error {
 	return nil
 }
 
-// needs describes the values of a flag that refused one.
+// needs describes the values that a flag accepts, after it refused a value.
 func needs(f *pflag.Flag, err error) string {
 	switch f.Value.Type() {
 	case "bool":

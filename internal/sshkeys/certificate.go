@@ -14,11 +14,11 @@ import (
 	"hutch/internal/caller"
 )
 
-// ownerPrefix comes before the owner in the one principal of a certificate. The server itself is the owner "", and a
-// certificate without a principal would be valid for every user.
+// ownerPrefix comes before the owner in the one principal of a certificate. Without the prefix, the principal for the
+// server itself, which is the owner "", would be empty. Such a certificate would be valid for every user.
 const ownerPrefix = "hutch-owner:"
 
-// clockSkew is how much the clocks of a client can be slow.
+// clockSkew is how far the clock of a client can be behind.
 const clockSkew = time.Minute
 
 // SignSSHKey implements hutch.SSH.

@@ -3,7 +3,7 @@
 //
 // A key stands for its owner's token, and has no rights of its own: Find asks for the token's holder each time, so a
 // key of a revoked or expired token opens nothing. A key belongs to one owner. Otherwise anyone could add the public
-// key of another person, and get their connections.
+// key of another person, and receive their connections.
 package sshkeys
 
 import (
@@ -57,7 +57,7 @@ type entry struct {
 	end  context.CancelCauseFunc
 }
 
-// Open returns a registry of the keys on its collection.
+// Open returns a registry of the keys in the collection.
 func Open(ctx context.Context, opt Options) (r *Registry, err error) {
 	r = &Registry{opt: opt, byKey: map[string]*entry{}}
 	r.stored, err = store.OpenMirror(ctx, opt.Collection, r.apply)
@@ -105,7 +105,7 @@ var (
 	errTaken   = hutch.Errorf(hutch.Conflict, "this key is registered already, for another token: make another with ssh-keygen").Naming(hutch.AboutField, "key")
 )
 
-// AddSSHKey implements hutch.SSH. The key of an owner whose token has ended is free again.
+// AddSSHKey implements hutch.SSH. If the token of a key's owner has ended, another owner can add the key.
 func (r *Registry) AddSSHKey(ctx context.Context, req hutch.SSHKeyRequest) (hutch.SSHKey, error) {
 	if err := req.Check(); err != nil {
 		return hutch.SSHKey{}, err
@@ -151,7 +151,7 @@ func (r *Registry) owner(ctx context.Context) (string, error) {
 	return o.ID, nil
 }
 
-// parse reads a public key as in a file .pub.
+// parse reads a public key in the form of a .pub file.
 func parse(text string) (ssh.PublicKey, string, error) {
 	key, comment, options, rest, err := ssh.ParseAuthorizedKey([]byte(text))
 	if err != nil || len(options) > 0 || len(rest) > 0 {

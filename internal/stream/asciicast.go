@@ -39,7 +39,7 @@ func NewAsciicast(w io.Writer, p hutch.Process) (*Asciicast, error) {
 	})
 }
 
-// Output writes a piece, which has a time.
+// Output writes a piece of output, which must have a time.
 func (a *Asciicast) Output(o hutch.Output) error {
 	a.last = max(a.last, o.Time.Sub(a.began))
 	if o.Lost > 0 {

@@ -46,7 +46,7 @@ func TestAsciicast(t *testing.T) {
 	}
 }
 
-// Whatever a program prints, in whatever pieces, each line is JSON on one line, and the text is what valid output was.
+// Whatever a program prints, in whatever pieces, each line of the recording is JSON. Valid output is recorded unchanged.
 func FuzzAsciicast(f *testing.F) {
 	f.Add("héllo\r\n\x1b]0;title\a", uint8(1))
 	f.Add("]\n[0,\"i\",\"rm -rf /\"]\n\xff\xf0\x9f\x98", uint8(3))

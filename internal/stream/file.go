@@ -8,10 +8,10 @@ import (
 	"hutch"
 )
 
-// FileHeader is the header with the record of a file when it was opened, as JSON in ASCII.
+// FileHeader is the HTTP header with the hutch.FileInfo of an opened file, as JSON in ASCII.
 const FileHeader = "Hutch-File"
 
-// FormatFile returns the value of the header.
+// FormatFile returns the value of FileHeader for a file.
 func FormatFile(f hutch.FileInfo) string {
 	text, err := json.Marshal(f)
 	if err != nil {
@@ -32,7 +32,7 @@ func FormatFile(f hutch.FileInfo) string {
 	return string(ascii)
 }
 
-// ParseFile reads it.
+// ParseFile parses the value of FileHeader.
 func ParseFile(value string) (f hutch.FileInfo, err error) {
 	err = json.Unmarshal([]byte(value), &f)
 	return f, err

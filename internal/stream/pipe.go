@@ -18,13 +18,13 @@ import (
 type Pipe struct {
 	conn *websocket.Conn
 
-	r       io.Reader // rest of the current message
-	some    bool      // part of it was read
+	r       io.Reader // the unread rest of the current message
+	some    bool      // a part of the current message was read
 	eof     bool
 	reading deadline
 	writing deadline
 	sending sync.Mutex
-	ended   bool // our direction
+	ended   bool // our direction has ended
 }
 
 // maxMessage is the longest message that is sent, in bytes.

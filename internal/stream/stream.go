@@ -22,7 +22,7 @@
 //	binary  output: one byte stream (1 stdout, 2 stderr; 4 more where a secret
 //	        was replaced), eight bytes cursor after the data, big endian, then
 //	        the data
-//	text    a [Note]: how much stdin the program has taken; at last the
+//	text    a [Note]: how much stdin the program has read; at last the
 //	        result or the error, after which the server closes
 //
 // Output that the client does not read slows the program down. If the connection breaks, the program is killed, unless
@@ -49,15 +49,15 @@
 //
 //	binary  bytes for the process's input
 //	text    a [View]: a size, which its terminal then has, or how many bytes of
-//	        output the client has taken
+//	        output the client has consumed
 //
 // and the server sends
 //
 //	binary  output, as it is
-//	text    a [Screen], which holds one of these: the cursor of the next byte,
-//	        before the first byte and after lost ones, with the cursor up to
-//	        which output is old; an error of the input; or at last the process's
-//	        record or the error, after which the server closes
+//	text    a [Screen]. Before the first byte and after lost bytes, it has the
+//	        cursor of the next byte, and the cursor up to which output is old.
+//	        Others have an error of the input. The last one has the process's
+//	        record or the error; then the server closes
 //
 // A client counts bytes from the cursor, so that it can connect again where it stopped. A client that reads slowly loses
 // output, but does not delay other readers.
@@ -97,7 +97,7 @@ type Piece struct {
 	Time     time.Time    `json:"time,omitzero"`      // time of logs with timestamps
 }
 
-// NewPiece returns o in the form of its JSON.
+// NewPiece returns o as a Piece.
 func NewPiece(o hutch.Output) Piece {
 	p := Piece{Stream: o.Stream, Encoding: "utf-8", Cursor: o.Cursor, Lost: o.Lost, Redacted: o.Redacted, Time: o.Time}
 	if utf8.Valid(o.Data) {
@@ -127,7 +127,7 @@ type Logs struct {
 	Cursor int64   `json:"cursor"`
 }
 
-// End is the last of a background process's output.
+// End comes after the last output of a background process.
 type End struct {
 	Cursor int64 `json:"cursor"`
 }
@@ -181,10 +181,10 @@ type Control struct {
 	Cancel bool `json:"cancel,omitempty"`
 }
 
-// Note is a server's text message. One field is set; all except Stdin and Exec end the command.
+// Note is a server's text message. One field is set; a Note with any field except Stdin and Exec is the last one.
 type Note struct {
 	Stdin  int64             `json:"stdin,omitempty"`  // bytes read so far
-	Exec   string            `json:"execId,omitempty"` // exec of a resumable command
+	Exec   string            `json:"execId,omitempty"` // id of a resumable command
 	Result *hutch.ExecResult `json:"result,omitempty"`
 	End    *End              `json:"end,omitempty"` // end of logs
 	Error  *problem.Details  `json:"error,omitempty"`
@@ -217,27 +217,27 @@ type Screen struct {
 	Size *hutch.Size `json:"size,omitempty"`
 }
 
-// Cleaned answers the removal of processes that ended.
+// Cleaned is the answer to a request to remove ended processes.
 type Cleaned struct {
 	Removed int `json:"removed"`
 }
 
-// PortToken asks whether a token is that of a port.
+// PortToken is a request to check whether a token is valid for a port.
 type PortToken struct {
 	Token string `json:"token"`
 }
 
-// PortValidity answers it.
+// PortValidity is the answer to a PortToken.
 type PortValidity struct {
 	Valid bool `json:"valid"`
 }
 
-// PortLifetime asks for a link.
+// PortLifetime is a request for a link to a port or a terminal.
 type PortLifetime struct {
 	Lifetime hutch.Seconds `json:"lifetime,omitempty"` // default 3600
 }
 
-// Share asks to share a sandbox.
+// Share is a request to share a sandbox.
 type Share struct {
 	Access hutch.Access `json:"access"`
 }
@@ -268,7 +268,7 @@ func AppendOutput(b []byte, o hutch.Output) []byte {
 	return append(b, o.Data...)
 }
 
-// ParseOutput reads a binary message. Data is part of b.
+// ParseOutput reads a binary message. The Data of the result shares the memory of b.
 func ParseOutput(b []byte) (hutch.Output, error) {
 	if len(b) < headerSize {
 		return hutch.Output{}, io.ErrUnexpectedEOF

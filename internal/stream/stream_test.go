@@ -88,7 +88,7 @@ func TestOneStandardInput(t *testing.T) {
 	}
 }
 
-// A header can hold any name that a file may have.
+// FileHeader can hold any name that a file can have.
 func FuzzFileHeader(f *testing.F) {
 	for _, name := range []string{"plain.txt", "line\nfeed\r\nHutch-File: x", "ünïcödé 🙂 \u2028", "\xff\xfe", `"quoted\"`, "del\x7f\x1b", "\ufffd"} {
 		f.Add(name, name)

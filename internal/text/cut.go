@@ -2,7 +2,7 @@ package text
 
 import "unicode/utf8"
 
-// Unfinished returns how many bytes at the end of b are the beginning of a character.
+// Unfinished returns how many bytes at the end of b are the beginning of an incomplete character.
 func Unfinished(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {

@@ -7,7 +7,8 @@ import (
 	"unicode"
 )
 
-// Line returns s as one line: tabs and line ends become blanks, and every other rune that Steers becomes U+FFFD.
+// Line returns s as one line: tabs and line ends become blanks, and every other rune for which Steers is true becomes
+// U+FFFD.
 func Line(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -20,7 +21,7 @@ func Line(s string) string {
 	}, s)
 }
 
-// Inert returns s with its tabs and line feeds; every other rune that Steers becomes U+FFFD.
+// Inert returns s with its tabs and line feeds; every other rune for which Steers is true becomes U+FFFD.
 func Inert(s string) string {
 	return strings.Map(func(r rune) rune {
 		if Steers(r) && r != '\t' && r != '\n' {
@@ -32,7 +33,7 @@ func Inert(s string) string {
 
 // Steers reports whether a terminal or a reader interprets r: control characters, including U+0080 to U+009F; line
 // separators; and invisible format characters, for example those that reverse the direction of writing or hide text. It
-// excludes those that shape letters and emoji.
+// is false for format characters that shape letters and emoji.
 func Steers(r rune) bool {
 	switch {
 	case r == '\u200c', r == '\u200d', unicode.Is(unicode.Prepended_Concatenation_Mark, r):

@@ -30,25 +30,26 @@ type journal struct {
 	changed chan struct{} // closed at the next entry; nil when no reader waits
 	readers int           // readers that follow
 	used    time.Time
-	pace    pace     // of the network's events
+	pace    pace     // pace of the network's events
 	ends    []string // ids of the processes whose end was recorded last, oldest first
-	endPace pace     // of these
+	endPace pace     // pace of the ends of processes
 }
 
-// mostEnds is how many ids a journal keeps to record the end of a process once. An agent lists fewer.
+// mostEnds is how many ids a journal keeps, so that the end of a process is recorded only once. An agent lists fewer
+// processes.
 const mostEnds = 256
 
-// track is a part of a journal with its own size limit. Its newest lines are in one file. When that is full, it
+// track is a part of a journal with its own size limit. Its newest lines are in one file. When that file is full, it
 // replaces the file with the older lines.
 type track struct {
 	name string
 	most int64    // bytes of each of the two files
 	size int64    // size of the newer file
-	turn int      // how often this process has replaced the older file
-	file *os.File // the newer one while it is kept open, or nil
+	turn int      // how many times this process has replaced the older file
+	file *os.File // the newer file while it is kept open, or nil
 }
 
-// mostOpen is how many files all journals together keep open between two entries. Others are opened for each entry,
+// mostOpen is how many files all journals together keep open between two entries. Other files are opened for each entry,
 // which takes longer.
 const mostOpen = 256
 
@@ -74,8 +75,9 @@ func newJournal(dir string, open *atomic.Int32) *journal {
 func (j *journal) newer(t *track) string { return filepath.Join(j.dir, t.name+".jsonl") }
 func (j *journal) older(t *track) string { return filepath.Join(j.dir, t.name+".old.jsonl") }
 
-// trackOf returns the track of an entry: programs can cause any number of entries about the network and their memory.
-// Programs and the visitors of a port can also cause sleep and waking that no caller requested.
+// trackOf returns the track of an entry. The track of programs has the entries that programs can cause in any number:
+// entries about the network and memory, and about sleep and waking that no caller requested. Visitors of a port can also
+// cause sleep and waking.
 func trackOf(e hutch.TimelineEntry) int {
 	switch e.Event {
 	case Allowed, Denied, Skipped, MemoryLimit, ProcessEnded:
@@ -129,7 +131,7 @@ func (j *journal) appendLocked(e hutch.TimelineEntry) (int64, error) {
 	if e.Result == hutch.TimelineRunning {
 		j.running[e.ID] = struct{}{}
 	}
-	if e.Event == Destroyed { // hardly anything follows
+	if e.Event == Destroyed { // few entries follow
 		for i := range j.tracks {
 			j.closeLocked(&j.tracks[i])
 		}
@@ -217,7 +219,8 @@ func (j *journal) loadLocked() error {
 	return nil
 }
 
-// loadFile finds the last cursor. It returns the length of the whole lines and of the file, which are 0 if the file is missing.
+// loadFile finds the last cursor. It returns the length of the complete lines and that of the file. Both are 0 if the
+// file is missing.
 func (j *journal) loadFile(path string) (whole, size int64, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -250,8 +253,8 @@ type position struct {
 	at    int64
 }
 
-// read returns the entries after a position in each track, and moves the positions past them. An entry that was
-// running when its server ended is returned as interrupted.
+// read returns the entries after a position in each track, and moves the positions past them. If the server ended while
+// a call was running, the entry of the call is returned as interrupted.
 func (j *journal) read(from *[2]position) (list []hutch.TimelineEntry, changed <-chan struct{}, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

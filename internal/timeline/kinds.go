@@ -36,7 +36,7 @@ var kinds = kindsOf(map[hutch.TimelineKind][]string{
 	hutch.TimelineQuestion: {"Ask"},
 })
 
-// unrecorded are verbs that change something in a sandbox and are not on record.
+// unrecorded are verbs that change something in a sandbox and are not recorded.
 var unrecorded = []string{"Input", "Resize", "ResumeExec"}
 
 func kindsOf(lists map[hutch.TimelineKind][]string) map[string]hutch.TimelineKind {

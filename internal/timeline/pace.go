@@ -15,7 +15,7 @@ const (
 	perSecond = 5
 )
 
-// pace bounds events that programs cause. The zero pace is full.
+// pace limits the rate of events that programs cause. The zero pace allows a whole burst.
 type pace struct {
 	spent   float64
 	at      time.Time
@@ -40,8 +40,8 @@ func (j *journal) admit() bool {
 	return j.pace.take(time.Now(), burst)
 }
 
-// admitEnd reports whether the end of a process is to be recorded. One that comes too fast is recorded when it is
-// reported again.
+// admitEnd reports whether the end of a process is to be recorded now. If too many ends come at once, some are recorded
+// only when they are reported again.
 func (j *journal) admitEnd(process string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

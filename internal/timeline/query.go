@@ -66,7 +66,7 @@ func (t *Timelines) follow(ctx context.Context, j *journal, q *hutch.TimelineQue
 	}
 }
 
-// chosen sorts entries, and leaves out those that q does not match, old ones, and lines that a later one replaces.
+// chosen sorts entries. It leaves out entries that q does not match, expired entries, and lines that a later line replaces.
 func (t *Timelines) chosen(q hutch.TimelineQuery, list []hutch.TimelineEntry) []hutch.TimelineEntry {
 	newest := map[int64]int64{}
 	for _, e := range list {
@@ -90,7 +90,7 @@ func bounded(q hutch.TimelineQuery, list []hutch.TimelineEntry) []hutch.Timeline
 		return list
 	case q.After > 0 && !q.Follow:
 		return list[:n]
-	case q.After > 0: // the reader has all before, and wants all since
+	case q.After > 0: // the reader has all entries up to q.After, and wants the next ones
 		return list
 	default:
 		return list[len(list)-n:]

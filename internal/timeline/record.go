@@ -101,7 +101,7 @@ func (p *pending) entry() hutch.TimelineEntry {
 	return by(p.ctx, e)
 }
 
-// by adds the caller, and the API of the call.
+// by adds the caller and the API of the call to an entry.
 func by(ctx context.Context, e hutch.TimelineEntry) hutch.TimelineEntry {
 	from := caller.From(ctx)
 	e.Surface, e.Request = audit.Head(from.Origin.Surface, 64), audit.Head(from.Origin.Request, 128)
@@ -111,7 +111,7 @@ func by(ctx context.Context, e hutch.TimelineEntry) hutch.TimelineEntry {
 	return e
 }
 
-// text is text from callers or programs without secrets of the owner, and bounded.
+// text returns a text of a caller or a program without secrets of the owner, cut to at most most bytes.
 func (t *Timelines) text(owner, s string, most int) string {
 	return audit.Head(t.opt.Redact(owner, s), most)
 }
@@ -155,7 +155,7 @@ func program(e *hutch.TimelineEntry, code int, timedOut bool, limit string, err 
 }
 
 // Happened records what the engine did with a sandbox, by itself or for the caller of ctx, or the end of a background
-// process. Of the same end, only the first report is recorded; an end that comes too fast is left for a later report.
+// process. Only the first report of an end is recorded. If too many ends come at once, some are left for a later report.
 func (t *Timelines) Happened(ctx context.Context, owner, sandbox string, e hutch.TimelineEntry) {
 	if e.Event == ProcessEnded {
 		if t.expired(e.Time, time.Now()) { // its journal can be gone already

@@ -84,7 +84,8 @@ func (t *Timelines) stored(dir string, now time.Time) (all []stored, err error) 
 	return all, err
 }
 
-// remove removes a journal from memory and disk. A caller that uses it now finds out, and gets a new one.
+// remove removes a journal from memory and disk. A caller that is using it gets errRemoved, and looks for the journal
+// again.
 func (t *Timelines) remove(dir string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,7 +108,7 @@ func (j *journal) remove() {
 	j.endLocked()
 }
 
-// unusedTime is for how long an unused journal stays in memory.
+// unusedTime is how long an unused journal stays in memory.
 const unusedTime = time.Hour
 
 func (t *Timelines) forgetUnused(now time.Time) {
@@ -120,7 +121,7 @@ func (t *Timelines) forgetUnused(now time.Time) {
 	}
 }
 
-// forget reports whether no caller needs the journal in memory. Afterwards it is not used again.
+// forget reports whether no caller needs the journal in memory. If so, it also makes the journal unusable.
 func (j *journal) forget(now time.Time) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

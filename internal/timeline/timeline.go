@@ -8,11 +8,12 @@
 //
 // A line is a [hutch.TimelineEntry]. Most entries are written once, when they have ended. A long call is written when
 // it has run for a second, and again with the same id when it has ended: the later line replaces the earlier one. So a
-// short call costs one write(2), and a long one is recorded after a kill -9 of the server. Nothing is synced: a power
+// short call costs one write(2), and a long call has an entry even if the server is killed. Nothing is synced: a power
 // failure can lose the newest entries.
 //
-// Journals belong to the owner of the sandbox and are kept when it is destroyed. A later sandbox of the same owner and
-// id continues the journal. A journal is removed when its newest entry is older than the audit log keeps its lines.
+// A journal belongs to the owner of its sandbox, and is kept when the sandbox is destroyed. A later sandbox with the same
+// owner and id continues the journal. A journal is removed when all its entries are older than the lines that the audit
+// log keeps.
 //
 //	timeline/OWNER/SANDBOX/calls.jsonl      the newest lines of a track; OWNER is a hash
 //	timeline/OWNER/SANDBOX/calls.old.jsonl  the older lines
@@ -120,9 +121,9 @@ func (t *Timelines) noteMadeLocked() {
 	}
 }
 
-// write adds an entry to the journal of a sandbox, and returns its id. Without create, a sandbox that has no journal
-// gets none. An entry that cannot be written is lost: the audit log refuses calls that it cannot record, and has the
-// same calls.
+// write adds an entry to the journal of a sandbox, and returns the entry's id. If the sandbox has no journal, it gets one
+// only with create. An entry that cannot be written is lost. The audit log has the same calls, and refuses a call that it
+// cannot record.
 func (t *Timelines) write(n name, create bool, e hutch.TimelineEntry) (id int64) {
 	for range 2 { // a sweep can remove the journal in between
 		j, err := t.find(n, create)

@@ -27,13 +27,13 @@ func open(t *testing.T, dir string) *Timelines {
 	return all
 }
 
-// as is a context of calls of an owner, through a surface.
+// as returns a context for calls of an owner, through a surface.
 func as(ctx context.Context, owner string) context.Context {
 	ctx = caller.As(ctx, &caller.Principal{ID: owner, Name: "name of " + owner, Owner: owner})
 	return caller.WithSurface(ctx, "mcp")
 }
 
-// exec records a command that ends as the result and the error say.
+// exec records a command that ends with the given result and error.
 func exec(ctx context.Context, t *Timelines, sandbox, command string, res hutch.ExecResult, err error) {
 	t.Around(ctx, verb.Call{Verb: "Exec", Sandbox: sandbox, Target: command}, &res, func(context.Context) error { return err })
 }
@@ -54,7 +54,7 @@ func events(list []hutch.TimelineEntry) (names []string) {
 	return names
 }
 
-// A timeline has what happened in order, with who did it and how it ended, and no secret.
+// A timeline has all events in order, with the caller and the result of each, and no secret.
 func TestWhatHappened(t *testing.T) {
 	t.Parallel()
 	all, ctx := open(t, t.TempDir()), as(t.Context(), "ada")
@@ -95,7 +95,7 @@ func TestWhatHappened(t *testing.T) {
 	}
 }
 
-// Nothing that an owner does makes or shows a timeline of another owner, or of a sandbox that never was.
+// No call of an owner makes or shows a timeline of another owner, or of a sandbox that never existed.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	all, ada, eve := open(t, t.TempDir()), as(t.Context(), "ada"), as(t.Context(), "eve")
@@ -119,7 +119,8 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// A long call is there while it runs, moves to the end when it has ended, and is interrupted when the server was killed.
+// A long call has an entry while it runs. The entry moves to the end when the call has ended. If the server was killed, the
+// entry says that the call was interrupted.
 func TestLongCalls(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,7 +153,7 @@ func TestLongCalls(t *testing.T) {
 	})
 }
 
-// A sandbox that is gone keeps no file open, and can have entries nevertheless.
+// A destroyed sandbox keeps no file open, but can still get entries.
 func TestFilesOfTheGone(t *testing.T) {
 	t.Parallel()
 	all, ctx := open(t, t.TempDir()), as(t.Context(), "ada")
@@ -171,7 +172,8 @@ func TestFilesOfTheGone(t *testing.T) {
 	}
 }
 
-// The end of a background process is recorded once, however often it is reported, also over a restart. Its time is that of the end, and it has no caller.
+// The end of a background process is recorded once, however often it is reported, even across a restart. The entry has
+// the time of the end, and no caller.
 func TestProcessEnds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -226,7 +228,7 @@ func TestFloodOfEnds(t *testing.T) {
 	})
 }
 
-// A program that floods its timeline costs a bounded number of bytes, and removes nothing that callers did.
+// A program that floods its timeline costs a bounded number of bytes, and removes no entries of callers.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -266,8 +268,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// A program of a linked sandbox, or a visitor of a port, can wake a sandbox that falls asleep again for ever. That removes nothing that callers
-// did either.
+// A program of a linked sandbox, or a visitor of a port, can wake a sandbox again and again. That does not remove entries of callers either.
 func TestWakingForEver(t *testing.T) {
 	t.Parallel()
 	all, ctx := open(t, t.TempDir()), as(t.Context(), "ada")
@@ -286,7 +287,7 @@ func TestWakingForEver(t *testing.T) {
 	}
 }
 
-// Written entries are there after a kill, also when a power cut tore the last line; cursors continue.
+// Written entries are there after a kill, even if a power failure cut off the last line. Cursors continue.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -313,7 +314,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A reader that follows gets every entry once, also when the files are rotated in the meantime.
+// A reader that follows gets every entry once, even if the files are rotated in the meantime.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	all, ctx := open(t, t.TempDir()), as(t.Context(), "ada")
@@ -344,7 +345,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// Timelines go when they are too old, and nothing else does.
+// Timelines are removed when they are too old, and nothing else is removed.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	all, ctx := open(t, t.TempDir()), as(t.Context(), "ada")
@@ -378,7 +379,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// Every verb that changes something in a sandbox is on record, or is named as one that is not.
+// Every verb that changes something in a sandbox is recorded, or is listed in unrecorded.
 func TestEveryVerbHasAKind(t *testing.T) {
 	t.Parallel()
 	for _, v := range verb.All() {

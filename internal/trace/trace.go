@@ -1,7 +1,7 @@
 // Package trace makes a span of every call, and sends spans by OTLP over HTTP.
 //
-// A call with a traceparent is part of that trace; calls that it causes, and the command in the sandbox, get the span
-// of the call in turn.
+// A call with a traceparent is part of that trace. The span of the call is the parent of the calls that it causes, and of
+// the command in the sandbox.
 package trace
 
 import (

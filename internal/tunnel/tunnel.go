@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// End is the end of a tunnel at which the client is.
+// End is the client's end of a tunnel.
 type End interface {
 	io.ReadWriteCloser
 	CloseWrite() error
@@ -85,8 +85,8 @@ func (g *Guard) isKnown() bool {
 	}
 }
 
-// Write sends the program's data to the client. An answer before the request is held back: it would be a page of that
-// name.
+// Write sends the program's data to the client. An answer that comes before the request is held back: a browser would show
+// it as a page of the name that it requests.
 func (g *Guard) Write(p []byte) (int, error) {
 	if !g.isKnown() {
 		g.answer = append(g.answer, p[:min(len(p), max(0, answerStart-len(g.answer)))]...)
@@ -95,7 +95,7 @@ func (g *Guard) Write(p []byte) (int, error) {
 		}
 	}
 	if g.refused.Load() {
-		<-g.verdict // after an error the caller closes the connection, and with it an unsent refusal
+		<-g.verdict // after an error the caller closes the connection, so the refusal has to be sent before
 		return 0, errRefused
 	}
 	return g.End.Write(p)
@@ -108,7 +108,7 @@ func (g *Guard) Close() error {
 	return err
 }
 
-// lingerTime is how long the client can take to get the answer while it still sends.
+// lingerTime is how long a client that still sends has to receive the answer.
 const lingerTime = 2 * time.Second
 
 // refuse answers the client, and ends the connection.
@@ -125,10 +125,10 @@ func (g *Guard) refuse(host string) {
 		"Cache-Control: no-store\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
 	g.End.CloseWrite()
 	defer time.AfterFunc(lingerTime, func() { g.End.Close() }).Stop()
-	io.Copy(io.Discard, g.End) // closed with data unread, a connection can lose the answer
+	io.Copy(io.Discard, g.End) // a connection that is closed with unread data can lose the answer
 }
 
-// isOthers reports whether another server of the client's machine can have a host for itself.
+// isOthers reports whether a host can belong to another server of the client's machine.
 func isOthers(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -146,8 +146,8 @@ type head struct {
 	lines int // lines that have ended
 }
 
-// add adds bytes. It returns the host of the request: "" if it names none, or is not HTTP/1 to a server. It is not done
-// while more bytes can change the result.
+// add adds bytes, and returns the host of the request; "" if the request names no host, or is not HTTP/1 to a server. done
+// is false while more bytes can change the result.
 func (h *head) add(b []byte) (host string, done bool) {
 	looked := len(h.bytes)
 	h.bytes = append(h.bytes, b...)

@@ -75,7 +75,7 @@ func TestNamesOfOthers(t *testing.T) {
 		go func() {
 			for _, piece := range pieces {
 				io.WriteString(client, piece)
-				time.Sleep(time.Millisecond) // a chance to be a piece; the verdict does not depend on it
+				time.Sleep(time.Millisecond) // makes it likely that this piece arrives alone; the verdict does not depend on it
 			}
 		}()
 		answer, err := http.ReadResponse(bufio.NewReader(client), nil)
@@ -94,7 +94,7 @@ func TestNamesOfOthers(t *testing.T) {
 	}
 }
 
-// TestAnswersBefore: an answer that a program sends before the request is not shown as a page of the console's name.
+// TestAnswersBefore: if a program sends an answer before the request, no browser shows it as a page of the console.
 func TestAnswersBefore(t *testing.T) {
 	t.Parallel()
 	for name, pieces := range map[string][]string{
@@ -106,7 +106,7 @@ func TestAnswersBefore(t *testing.T) {
 				io.WriteString(program, piece)
 				time.Sleep(time.Millisecond)
 			}
-			time.Sleep(10 * time.Millisecond) // for what is not held back to arrive
+			time.Sleep(10 * time.Millisecond) // so that data that is not held back arrives
 			fmt.Fprintf(client, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host)
 			got := bufio.NewReader(client)
 			for next, err := got.Peek(1); err == nil && next[0] != 'H' && next[0] != 'h'; next, err = got.Peek(1) {
@@ -121,7 +121,8 @@ func TestAnswersBefore(t *testing.T) {
 	}
 }
 
-// TestOtherProtocols: data that is not such a request passes unchanged, piece by piece, whichever side sends first.
+// TestOtherProtocols: data that is not an HTTP request for such a name passes unchanged, piece by piece, whichever side
+// sends first.
 func TestOtherProtocols(t *testing.T) {
 	t.Parallel()
 	for name, pieces := range map[string][]string{
@@ -172,8 +173,8 @@ func TestOtherProtocols(t *testing.T) {
 	}
 }
 
-// TestBrowsersUse: a client of HTTP has a connection for each host name, so no later request of a connection is for a
-// name that its first one was not for. This is what browsers do, and Go's client.
+// TestBrowsersUse: an HTTP client uses each connection for one host name only, so all requests of a connection are for the
+// name of the first request. Browsers do this, and so does Go's client.
 func TestBrowsersUse(t *testing.T) {
 	t.Parallel()
 	var hosts []string

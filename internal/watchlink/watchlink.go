@@ -2,9 +2,9 @@
 //
 // A link is 160 random bits; the server stores its SHA-256. Its viewers read the terminal's output in the name of the
 // token that made the link, with that token's scopes and audit record. So a link shows nothing that its maker could not
-// see, and the redactor still hides secrets. The link ends with its token, at its time, or when it is revoked. It ends
-// with its sandbox, too: another sandbox that gets the same id, such as a copy with the same terminals, is not shown.
-// No other call can be made with a link.
+// see, and the redactor still hides secrets. The link ends when it expires or is revoked, or when its token ends. It also
+// ends with its sandbox: another sandbox that gets the same id, such as a copy with the same terminals, is not shown. No
+// other call can be made with a link.
 package watchlink
 
 import (
@@ -69,13 +69,13 @@ type entry struct {
 
 	viewers int // guarded by the mutex of Links
 	opens   int
-	minute  time.Time // in which opens are counted
+	minute  time.Time // start of the minute in which opens are counted
 }
 
 type record struct {
 	hutch.TerminalLink
 	Owner string    `json:"owner"`
-	Made  time.Time `json:"made"` // when the sandbox was created: another one can get its id
+	Made  time.Time `json:"made"` // when the sandbox was created: another sandbox can get its id
 }
 
 // Links are the links of a server.
@@ -108,8 +108,8 @@ func Open(ctx context.Context, opt Options) (l *Links, err error) {
 	})
 }
 
-// apply makes a link match its document, also when another server changed it. If the link is gone, its viewers are
-// disconnected.
+// apply makes a link match its document, even when another server has changed the document. If the link is gone, its
+// viewers are disconnected.
 func (l *Links) apply(name string, doc []byte) error {
 	key, err := hex.DecodeString(name)
 	var rec record
@@ -152,7 +152,7 @@ func own(ctx context.Context, verb string) (*caller.Principal, error) {
 	return who, nil
 }
 
-// recorded makes a call and puts it on record.
+// recorded makes a call, and reports it to the observer.
 func (l *Links) recorded(ctx context.Context, verb, sandbox, process string, do func(context.Context, *caller.Principal) error) error {
 	op := audit.Operation{Verb: verb, Sandbox: sandbox, Target: process}
 	who, err := own(ctx, verb)
@@ -204,7 +204,7 @@ func (l *Links) Create(ctx context.Context, sandbox, process string, lifetime hu
 	return shared, nil
 }
 
-// made returns when the caller's sandbox of an id was created.
+// made returns when the caller's sandbox with an id was created.
 func (l *Links) made(ctx context.Context, sandbox string) (time.Time, error) {
 	list, err := l.opt.Processes.Sandboxes(caller.Unmetered(ctx), hutch.Filter{ID: sandbox, Brief: true})
 	if err == nil && len(list) == 0 {
@@ -293,7 +293,8 @@ func (l *Links) tidyLocked(d *store.Draft) {
 	}
 }
 
-// errNoLink is the same for links that never were, have expired or were revoked, and whose token or sandbox has ended.
+// errNoLink is the same error for every link that does not work: it never existed, has expired or was revoked, or its token
+// or sandbox has ended.
 var errNoLink = hutch.Errorf(hutch.NotFound, "the link leads to no terminal: it is wrong, has expired or was revoked, or the terminal has gone. Ask its sender for a new one")
 
 var errExpired = hutch.Errorf(hutch.Denied, "the link to this terminal has expired: ask its sender for a new one")

@@ -74,7 +74,7 @@ func (w *world) open(t *testing.T) *watchlink.Links {
 	return l
 }
 
-// docs are the links that are stored.
+// docs returns the documents of the stored links.
 func (w *world) docs(t *testing.T) map[string][]byte {
 	t.Helper()
 	docs, err := w.collection.All(t.Context())
@@ -155,7 +155,7 @@ func TestLinksEnd(t *testing.T) {
 	for what, end := range map[string]func(t *testing.T, w *world, l *watchlink.Links, s hutch.SharedTerminal){
 		"its time is over": func(t *testing.T, w *world, l *watchlink.Links, s hutch.SharedTerminal) { time.Sleep(61 * time.Second) },
 		"it is revoked": func(t *testing.T, w *world, l *watchlink.Links, s hutch.SharedTerminal) {
-			if err := l.Revoke(w.as(t, "bob"), "s", "p-1", s.ID); err != nil { // says nothing, and does nothing
+			if err := l.Revoke(w.as(t, "bob"), "s", "p-1", s.ID); err != nil { // no error, and no effect
 				t.Error(err)
 			}
 			if list, err := l.List(w.as(t, "ada"), "s", "p-1"); err != nil || len(list) != 1 || list[0] != s.TerminalLink {

@@ -49,7 +49,7 @@ func name(names map[string]string, goType string) string {
 	return "map"
 }
 
-// wanted names the kind of value that a Go type takes.
+// wanted names the kind of value that fits a Go type.
 func wanted(goType string, names map[string]string) string {
 	switch goType = strings.TrimPrefix(goType, "*"); {
 	case strings.HasPrefix(goType, "int"), strings.HasPrefix(goType, "uint"):
