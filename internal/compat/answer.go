@@ -16,7 +16,7 @@ import (
 	"hutch/internal/httpio"
 )
 
-// smallAnswer is the longest answer that does not count as memory of the caller, in bytes.
+// smallAnswer is the longest answer that is not charged to the caller's memory budget, in bytes.
 const smallAnswer = 128 << 10
 
 // Encode returns v as JSON without escapes for < and &. A large v is charged to the caller before it is encoded;

@@ -84,7 +84,7 @@ func TestEndlessBody(t *testing.T) {
 	}
 }
 
-// drain has files that take everything.
+// drain reads the content of every written file, and discards it.
 type drain struct{ hutch.Files }
 
 func (drain) WriteFile(_ context.Context, _ string, _ hutch.WriteRequest, r io.Reader) (hutch.FileInfo, error) {
@@ -92,7 +92,7 @@ func (drain) WriteFile(_ context.Context, _ string, _ hutch.WriteRequest, r io.R
 	return hutch.FileInfo{}, err
 }
 
-// TestRunsOnce: a sandbox that is destroyed while a command runs is not made again to run it twice.
+// TestRunsOnce: a sandbox that is destroyed while a command runs is not created again to run the command again.
 func TestRunsOnce(t *testing.T) {
 	t.Parallel()
 	runs := 0

@@ -25,7 +25,7 @@ var languages = map[string]language{
 	"nodejs":  {"javascript", `eval(require("fs").readFileSync(0, "utf8"))`},
 }
 
-// check refuses a run that no server can do.
+// check refuses a run that no server can carry out.
 func (p program) check() (language, error) {
 	l, ok := languages[p.Language]
 	switch {

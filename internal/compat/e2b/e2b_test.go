@@ -259,7 +259,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// Rules are header rules of Hutch. Their values are not shown, and an update replaces all of them.
+// E2B's rules become header rules of Hutch. Their values are not shown, and an update replaces all rules.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -295,7 +295,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The proxy is ours. Its password is not shown, and an update without it removes it.
+// E2B's egress proxy becomes the proxy of Hutch's network. Its password is not shown, and an update without a proxy
+// removes the proxy.
 func TestEgressProxy(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -409,7 +410,7 @@ func TestSnapshotsAndForks(t *testing.T) {
 	s.want(400, "POST", "/sandboxes/"+id+"/fork", `{"count":0}`)
 }
 
-// Every address of a sandbox needs what opens it, and nothing else opens it.
+// Each address of a sandbox needs its own kind of token or signature, and nothing else opens it.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -475,7 +476,8 @@ func TestTrafficTokens(t *testing.T) {
 	}
 }
 
-// Clients send the traffic token, and not the access token, for contexts of the code interpreter. It runs no code.
+// For contexts of the code interpreter, clients send the traffic token, and not the access token. The traffic token
+// does not allow to run code.
 func TestContextsWithTheTrafficToken(t *testing.T) {
 	t.Parallel()
 	s := open(t)

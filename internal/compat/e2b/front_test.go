@@ -15,7 +15,7 @@ import (
 	"hutch/internal/compat/e2b/seam"
 )
 
-// newFront is a server in front of the sandboxes of several owners. What answers is up to the test.
+// newFront returns a server in front of the sandboxes of several owners. The handler answers plays every service.
 func newFront(principals map[string]*caller.Principal, answers http.HandlerFunc, sandboxes ...hutch.Sandbox) (*Server, http.Handler) {
 	s := New(Options{
 		Secret: []byte("secret"), Domain: "e2b.test", Ports: answers, Services: seam.Handlers{Envd: answers, Interpreter: answers},
@@ -140,7 +140,7 @@ func TestVisitsEndWithTheToken(t *testing.T) {
 	}
 }
 
-// A client that follows something in a sandbox does not keep another one from pausing it.
+// A client that follows something in a sandbox does not keep another client from pausing the sandbox.
 func TestPauseWhileFollowed(t *testing.T) {
 	t.Parallel()
 	s := open(t)

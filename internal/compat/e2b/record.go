@@ -120,7 +120,7 @@ func (s *Server) detail(who *caller.Principal, sb hutch.Sandbox) detailed {
 	return d
 }
 
-// metadata returns the labels of a sandbox without the translation's own.
+// metadata returns the labels of a sandbox without those of this package.
 func metadata(labels map[string]string) map[string]string {
 	m := map[string]string{}
 	for name, value := range labels {

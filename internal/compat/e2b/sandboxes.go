@@ -118,7 +118,7 @@ func (s *Server) open(r *http.Request, timeout float64, memory bool) (int, any, 
 		err := s.extend(r, sb, seconds)
 		return http.StatusOK, s.opened(who, sb), err
 	}
-	// Set the new end first: a sandbox that woke without one would never end.
+	// Set the new end first: a sandbox that woke without an end would never end.
 	if err := s.setTimeout(r, sb, seconds); err != nil {
 		return 0, nil, err
 	}

@@ -136,7 +136,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestFieldsOnce: a field that is asked for many times is written once. While it is written, no other owner is answered.
+// TestFieldsOnce: a field that is requested many times is written once. Writing holds a lock, for which all owners wait.
 func TestFieldsOnce(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest("GET", "/judge0/submissions?fields="+strings.Repeat("stdout,token,", 1000), nil)

@@ -62,7 +62,7 @@ func (d *testServer) ask(method, path, body string, v any) (status int) {
 	return resp.StatusCode
 }
 
-// want is ask for an answer of a status.
+// want does the same as ask, and fails the test unless the answer has the status.
 func (d *testServer) want(status int, method, path, body string) (answer object) {
 	d.t.Helper()
 	var v any = &answer

@@ -31,7 +31,7 @@ type Step struct {
 	FilesHash string   `json:"filesHash"` // for COPY: the name of the archive
 	Force     bool     `json:"force"`     // not from the cache
 
-	// The following are for the client itself.
+	// The following fields are for the client itself.
 	ForceUpload     *bool `json:"forceUpload"`
 	ResolveSymlinks *bool `json:"resolveSymlinks"`
 	Gzip            *bool `json:"gzip"`
