@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	reviewed   = 10 * time.Second // for which a decision of the cluster counts
+	reviewed   = 10 * time.Second // how long a decision of the cluster is used
 	maxReviews = 4096             // decisions that are remembered
 	maxAsks    = 32               // at a time, so that strangers do not keep the API from others
 	workspace  = "/workspace"     // where commands run without a workingDir

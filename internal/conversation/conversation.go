@@ -233,7 +233,7 @@ const (
 )
 
 // enter returns a sandbox that has the files of a conversation and the programs of a runner. A conversation has one
-// sandbox: a run with another runner destroys it. The caller holds the conversation's turn.
+// sandbox: a run with another runner destroys it. The caller holds the conversation's lock.
 func (s *Server) enter(ctx context.Context, at place, with runner) (string, error) {
 	maker := hutch.NewID("run")
 	req := hutch.CreateRequest{

@@ -82,7 +82,7 @@ func (r runner) exec(req Request) hutch.ExecRequest {
 	return e
 }
 
-// name returns how people know the image.
+// name returns a name of the image for people.
 func (r runner) name() string {
 	if len(r.Names) > 0 {
 		return r.Names[0]

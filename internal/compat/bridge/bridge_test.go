@@ -361,7 +361,7 @@ func TestTerminalEndsWithItsClient(t *testing.T) {
 	}
 }
 
-// TestTunnels: a port gets a URL, which ends with its tunnel.
+// TestTunnels: a port gets a URL, and its tunnel can be deleted twice.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	b := serve(t, &fakeservice.Service{}, bridge.Options{})

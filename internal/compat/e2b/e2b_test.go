@@ -477,7 +477,7 @@ func TestTrafficTokens(t *testing.T) {
 }
 
 // For contexts of the code interpreter, clients send the traffic token, and not the access token. The traffic token
-// does not allow to run code.
+// gives no right to run code.
 func TestContextsWithTheTrafficToken(t *testing.T) {
 	t.Parallel()
 	s := open(t)

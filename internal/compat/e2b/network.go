@@ -22,7 +22,7 @@ type network struct {
 	HTTPS    []int        `json:"httpsPorts,omitempty"`
 }
 
-// egressProxy is the proxy of a network, which Hutch has, too.
+// egressProxy is the proxy of a network. Its fields are those of Hutch's proxy.
 type egressProxy struct {
 	Address  string `json:"address"`
 	Username string `json:"username,omitempty"`

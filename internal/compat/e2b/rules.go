@@ -40,7 +40,8 @@ const (
 	placeholder = "${e2b."
 )
 
-// translate returns the rules of Hutch. E2B allows one rule for a host; of several rules, the last that sets a header counts.
+// translate returns the rules of Hutch. E2B allows one rule for a host. Of several rules, the last that sets a header
+// counts.
 func (all rules) translate() (list hutch.HeaderRules, err error) {
 	for _, host := range slices.Sorted(maps.Keys(all)) {
 		headers := map[string]hutch.HiddenValue{}

@@ -332,7 +332,7 @@ func TestRuntimeSession(t *testing.T) {
 	}
 }
 
-// TestUsersAreApart: no user reaches a file of another, or of another tenant, by its ids; skills are a tenant's.
+// TestUsersAreApart: no user reaches a file of another user or tenant by its ids. All users of a tenant share its skills.
 func TestUsersAreApart(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)
@@ -365,7 +365,7 @@ func TestUsersAreApart(t *testing.T) {
 	}
 }
 
-// TestTokens: tokens of another issuer, audience, key or time, and such without a signature, are refused.
+// TestTokens: tokens of another issuer, audience, key or time, and tokens without a signature, are refused.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	b := serve(t, &fakeservice.Service{}, librechat.Options{})
@@ -469,8 +469,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestLargeUploads: names in an upload take no memory after they came, and the answer is short. An upload with more files
-// than it can have is refused.
+// TestLargeUploads: names in an upload take no memory after they have been read, and the answer is short. An upload with
+// too many files is refused.
 func TestLargeUploads(t *testing.T) {
 	t.Parallel()
 	c := serve(t, fakeengine.Start(t), librechat.Options{}).key()
@@ -490,7 +490,7 @@ func TestLargeUploads(t *testing.T) {
 	}
 }
 
-// TestEnds: a program that never ends, writes too much or too many files, and an unknown language.
+// TestEnds: the answers for a program that never ends, or writes too much or too many files, and for an unknown language.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)

@@ -88,7 +88,7 @@ func (c *call) walk(target string, hidden bool, visit func(f hutch.FileInfo, rel
 	return noFolder(err)
 }
 
-// isLimit reports whether a search ended because there is too much to look at. What it found until then is its answer.
+// isLimit reports whether a search ended because there is too much to look at. The matches until then are its answer.
 func isLimit(err error) bool {
 	return hutch.KindOf(err) == hutch.Exhausted && slices.Contains([]string{"files", "matches", "time"}, hutch.AsError(err).Limit())
 }

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// execTime is how long a command can run whose request gives no time.
+	// execTime is the time limit of a command whose request sets none.
 	execTime = 300 * time.Second
 	// maxOutput is how much of each of stdout and stderr an answer has, in bytes. The client of the server holds about 14 times
 	// as much, which no budget counts.
