@@ -142,8 +142,8 @@ func (c *Controller) checkResource(ctx context.Context, r schema.GroupVersionRes
 
 // work reconciles objects until ctx is done.
 func (c *Controller) work(ctx context.Context) {
-	// The cache also has changes from the time when another controller worked, so all its objects are queued. The flag is set
-	// first: later events are queued, and the list has the objects of earlier events.
+	// The cache also has changes from the time when another controller worked, so all its objects are queued. The flag is
+	// set first: later events are queued, and the list has the objects of earlier events.
 	c.working.Store(true)
 	for r, informer := range c.seen {
 		for _, object := range informer.GetStore().List() {

@@ -110,8 +110,8 @@ func claimOf(pool string) object { return object{"warmPoolRef": object{"name": p
 
 func uid(o object) string { return fmt.Sprint(metadata(o)["uid"]) }
 
-// A Sandbox becomes a sandbox with the object's UID in its id, and with the settings of its pod. When the object is deleted,
-// the sandbox is destroyed.
+// A Sandbox becomes a sandbox with the object's UID in its id, and with the settings of its pod. When the object is
+// deleted, the sandbox is destroyed.
 func TestSandbox(t *testing.T) {
 	t.Parallel()
 	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
@@ -552,8 +552,8 @@ func (s *dyingServer) Create(ctx context.Context, req hutch.CreateRequest) (hutc
 	return hutch.Sandbox{}, ctx.Err()
 }
 
-// A controller that is killed right after it has created a sandbox leaves a sandbox that ends by itself. The next controller
-// keeps the sandbox if the object still exists.
+// A controller that is killed right after it has created a sandbox leaves a sandbox that ends by itself. The next
+// controller keeps the sandbox if the object still exists.
 func TestKilledAfterCreate(t *testing.T) {
 	t.Parallel()
 	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}

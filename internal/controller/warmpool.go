@@ -12,8 +12,8 @@ import (
 // maxCreates bounds how many Sandboxes one step of a pool makes; the next step makes more.
 const maxCreates = 50
 
-// reconcileWarmPool keeps as many Sandboxes ready as the pool says. It counts what the cluster has now, not what the cluster
-// last reported: with an old count the pool would make too many.
+// reconcileWarmPool keeps as many Sandboxes ready as the pool says. It counts what the cluster has now, not what the
+// cluster last reported: with an old count the pool would make too many.
 func (c *Controller) reconcileWarmPool(ctx context.Context, k key) error {
 	u := c.reported(warmPools, k.namespace, k.name)
 	if u == nil || u.GetDeletionTimestamp() != nil {

@@ -107,7 +107,7 @@ func (e *execution) perform(ctx context.Context, step *Step) error {
 	}
 }
 
-// await waits for the steps that a step needs, and returns the name of one that is not done.
+// await waits for the steps that a step needs. It returns the name of the first of them that did not become done.
 func (e *execution) await(ctx context.Context, step *Step) (missing string, err error) {
 	for _, need := range step.Needs {
 		select {

@@ -78,7 +78,7 @@ func (s *screen) signal(ctx context.Context, number int) bool {
 	return signal != nil && signal(ctx, number) == nil
 }
 
-// request is the request that starts the process. An empty command is a shell.
+// terminalRequest returns the request that starts the process. An empty command is a shell.
 func (s *session) terminalRequest(command string) hutch.ProcessRequest {
 	s.screen.mu.Lock()
 	defer s.screen.mu.Unlock()

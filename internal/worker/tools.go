@@ -128,7 +128,7 @@ func runRead(ctx context.Context, s *session, in readInput) (string, error) {
 
 var errTooLong = errors.New("too long")
 
-// limited keeps a little more than the longest file, and then refuses.
+// limited keeps a little more than the longest file, and then fails.
 type limited struct{ bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {

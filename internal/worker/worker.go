@@ -248,7 +248,7 @@ func (w *worker) over(ctx context.Context, session string) bool {
 	return err == nil && (got.Status == anthropic.BetaManagedAgentsSessionStatusTerminated || !got.ArchivedAt.IsZero())
 }
 
-// refused describes an error that ends the worker, and the next step.
+// refused returns an error of the API that ends the worker, with a message that says what to do.
 func (w *worker) refused(err error) error {
 	answer, ok := errors.AsType[*anthropic.Error](err)
 	if !ok {

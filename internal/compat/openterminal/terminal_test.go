@@ -182,8 +182,8 @@ func (p person) terminals() (list []terminal) {
 	return list
 }
 
-// TestTerminals: a terminal is made over HTTP, and attached to over a WebSocket whose first message has the token. It can be
-// resized, and ends when its client disconnects.
+// TestTerminals: a terminal is made over HTTP, and attached to over a WebSocket whose first message has the token. It can
+// be resized, and ends when its client disconnects.
 func TestTerminals(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, fakeengine.Start(t), t.Context(), 0)

@@ -34,9 +34,9 @@ type Options struct {
 	Service hutch.Service
 	Sandbox string
 	User    string // user in the sandbox; "" for its own
-	// Held is the context of writes: it outlives the client, whose last bytes are still written.
+	// Held is the context of writes. It outlives the client, so that the client's last bytes are written.
 	Held context.Context
-	// Open begins the memory of a handle; nil does not bound it.
+	// Open opens the memory account of a handle; nil means no limit.
 	Open func() (*membudget.Account, func())
 	// MaxTimeout is the longest that a write into the middle of a file can take.
 	MaxTimeout time.Duration
@@ -91,7 +91,7 @@ func status(err error) error {
 	return errors.New(e.Message)
 }
 
-// take opens a handle, which can use this many bytes, if one more is allowed.
+// take reserves a handle and the given number of bytes for it, if one more handle is allowed.
 func (s *server) take(bytes int) (release func(), err error) {
 	account, free := s.Open()
 	s.mu.Lock()

@@ -23,7 +23,7 @@ const (
 	maxEarly = 256
 )
 
-// umask is taken from the permissions of new files, as a shell does.
+// umask is removed from the permissions of new files, as a shell does.
 const umask = 0o022
 
 // writer writes a file at offsets.
@@ -202,7 +202,7 @@ func (w *writer) flush() error {
 	for _, offset := range slices.Sorted(maps.Keys(w.early)) {
 		data, ok := w.early[offset]
 		if !ok {
-			continue // another one followed it
+			continue // it was written right after an earlier one
 		}
 		if err := w.end(); err != nil {
 			return err
