@@ -58,7 +58,7 @@ func LoadComponents(dir string) (*Components, error) {
 	return c, err
 }
 
-// Check returns the error of the first invalid component. The others can be used.
+// Check returns the error of the first invalid component. The valid components can be used.
 func (c *Components) Check() error {
 	for _, kind := range []map[string]component{c.agents, c.commands} {
 		for _, name := range slices.Sorted(maps.Keys(kind)) {

@@ -53,7 +53,7 @@ const (
 	setUpTime   = 10 * time.Minute // for git's work on a large repository
 )
 
-// Service is what an agent's sandbox is made with.
+// Service has the verbs that sessions need.
 type Service interface {
 	hutch.Service
 	Secrets(ctx context.Context) ([]hutch.Secret, error)
@@ -106,7 +106,7 @@ func Open(ctx context.Context, svc Service, d Definition, req hutch.CreateReques
 		return nil, err
 	}
 	if len(req.Network.Allow) != len(final.Allow) {
-		// The sandbox no longer needs the host of the repository: it could reach the host for the clone. A deceived
+		// The host of the repository was allowed only for the clone. From now on it is blocked, because a deceived
 		// agent could send data there.
 		if _, err := svc.SetNetwork(ctx, s.ID, final); err != nil {
 			return nil, err

@@ -405,8 +405,8 @@ func TestWorksAlone(t *testing.T) {
 	}
 }
 
-// TestOnePromptAtATime: of callers that prompt one session at once, one is served, with its own prompt; the others are refused, and
-// leave nothing that looks like a prompt.
+// TestOnePromptAtATime: when several callers prompt one session at once, one caller is served, with its own prompt. The
+// others are refused, and leave nothing that looks like a prompt.
 func TestOnePromptAtATime(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {

@@ -218,7 +218,7 @@ func (c *Controller) add(k key) {
 	}
 }
 
-// enqueue queues an object that has changed, and those that depend on it.
+// enqueue queues an object that has changed, and the objects that depend on it.
 func (c *Controller) enqueue(r schema.GroupVersionResource, object any) {
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj

@@ -582,7 +582,7 @@ func TestKilledAfterCreate(t *testing.T) {
 	}
 }
 
-// The cluster says whose a token is and what it can do. Its decision is for one namespace.
+// The cluster decides who holds a token, and what the holder can do. Its decision is for one namespace.
 func TestReviews(t *testing.T) {
 	t.Parallel()
 	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
@@ -629,7 +629,7 @@ func TestReviews(t *testing.T) {
 	}
 }
 
-// A controller without its resources, or without a right, says what to apply.
+// If the cluster lacks the API's resources, or the controller lacks a right, the error says which file to apply.
 func TestNoResources(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{404: "crds.yaml", 403: "controller.yaml"} {

@@ -77,8 +77,8 @@ func (c *Controller) patch(ctx context.Context, m metav1.ObjectMeta, change map[
 	return err
 }
 
-// orphan reports whether the claim or pool that controls an object is gone or going. The cluster's own garbage collector
-// deletes such objects, too.
+// orphan reports whether the claim or pool that controls an object is deleted, or is being deleted. The cluster's own
+// garbage collector deletes such objects, too.
 func (c *Controller) orphan(ctx context.Context, m metav1.ObjectMeta) (bool, error) {
 	o := owner(m)
 	if o == nil {

@@ -46,7 +46,7 @@ type State struct {
 type Record struct {
 	Name     string    `json:"name"`
 	Status   Status    `json:"status"`
-	Attempt  int       `json:"attempt"`  // the number of the newest, from 1; each has its own sandbox
+	Attempt  int       `json:"attempt"`  // number of the newest attempt, from 1; each attempt has its own sandbox
 	Failures int       `json:"failures"` // attempts that failed
 	Started  time.Time `json:"startedAt,omitzero"`
 	Ended    time.Time `json:"endedAt,omitzero"`

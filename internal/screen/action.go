@@ -85,7 +85,7 @@ func pictures(a hutch.ScreenAction) bool {
 	return a.Action == hutch.TakeScreenshot || a.Action == hutch.ZoomIn
 }
 
-// lastPicture returns the index of the last action that takes a picture, which becomes the result's; -1 for none.
+// lastPicture returns the index of the last action that takes a picture, or -1. Its picture becomes the result's.
 func lastPicture(req hutch.ControlRequest) int {
 	for i, a := range slices.Backward(req.Actions) {
 		if pictures(a) {

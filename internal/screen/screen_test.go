@@ -221,7 +221,7 @@ func TestOnePictureIsTaken(t *testing.T) {
 	}
 }
 
-// Of the messages of a viewer without control, only those that are for pictures are passed on, in whatever pieces they come.
+// A viewer without control can send only the messages that pictures need, in whatever pieces they come. Others are dropped.
 func TestWatcher(t *testing.T) {
 	t.Parallel()
 	hello := []byte("RFB 003.008\n\x01\x00")

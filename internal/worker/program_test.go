@@ -45,8 +45,8 @@ func TestProgram(t *testing.T) {
 			t.Log(said.String())
 		}
 	})
-	// The session is queued for the next worker. It can also be that a request for work, which the program has just
-	// broken off, has claimed it: then its lease ends unused.
+	// The session is queued for the next worker, or is claimed by a request for work that the program has just broken
+	// off. In the second case its lease ends unused.
 	api.Await(t, "sesn_A", "queued", "starting")
 	if strings.Contains(said.String(), api.Key) {
 		t.Error("the log has the key")

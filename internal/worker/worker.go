@@ -73,8 +73,8 @@ type worker struct {
 }
 
 // Run serves the sessions of an environment until ctx is done. Then it claims no more work, lets running calls finish
-// for the time Drain, and returns its sessions: the API gives them to another worker, or to the next one. An
-// environment that does not exist and a refused key are errors of kind Denied.
+// for the time Drain, and returns its sessions: the API gives them to another worker, or to the next one. The error is
+// NotFound for an environment that does not exist, and Denied for a refused key.
 func Run(ctx context.Context, svc hutch.Service, opt Options) error {
 	w := &worker{Options: opt.withDefaults(), svc: svc, calls: newGate()}
 	if err := w.check(); err != nil {

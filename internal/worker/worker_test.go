@@ -27,7 +27,7 @@ type running struct {
 	done chan struct{}
 }
 
-// start starts a worker for an API, which ends with the test.
+// start starts a worker for an API. The worker ends with the test.
 func start(t *testing.T, api *managedagents.API, svc hutch.Service, change func(*worker.Options)) *running {
 	t.Helper()
 	opt := worker.Options{

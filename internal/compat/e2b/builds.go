@@ -25,7 +25,7 @@ import (
 // labelBuild is a label of the template, and so of its sandboxes: the id of the build that made it.
 const labelBuild = labelPrefix + "build"
 
-// defaultTag is E2B's tag of a template without one. Ours is called latest.
+// defaultTag is E2B's tag of a template without a tag. Hutch calls this tag latest.
 const defaultTag = "default"
 
 const (

@@ -144,7 +144,7 @@ func TestLife(t *testing.T) {
 	s.want(404, "GET", "/sandboxes/Not.An-Id", "")
 }
 
-// A timeout that pauses is the idle time of Hutch, and nothing ever destroys such a sandbox.
+// A timeout that pauses a sandbox becomes Hutch's idle time, and nothing ever destroys such a sandbox.
 func TestAutoPause(t *testing.T) {
 	t.Parallel()
 	s := open(t)

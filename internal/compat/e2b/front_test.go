@@ -32,8 +32,8 @@ func newFront(principals map[string]*caller.Principal, answers http.HandlerFunc,
 	return s, s.Front(http.NotFoundHandler(), http.NotFoundHandler())
 }
 
-// Another owner can have a sandbox of the same id, with open ports and an access token of its own. Neither opens the
-// closed ports of the sandbox to which the host name leads.
+// Another owner can have a sandbox of the same id, with open ports and an access token of its own. That does not open
+// the closed ports of the sandbox to which the host name leads.
 func TestClosedPortsOfASandboxWithATwin(t *testing.T) {
 	t.Parallel()
 	principals := map[string]*caller.Principal{"ada": {Owner: "ada", Scopes: hutch.Scopes}, "eve": {Owner: "eve", Scopes: hutch.Scopes}}

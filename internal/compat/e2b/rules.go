@@ -35,8 +35,8 @@ func (t *transform) UnmarshalJSON(b []byte) error {
 const (
 	// hidden stands for a value that is not shown. A client that sends it back keeps the value.
 	hidden = "[redacted]"
-	// placeholder begins a text that E2B replaces by a token or a secret of the account. Server.referTo replaces those
-	// for secrets.
+	// placeholder begins a text that E2B replaces by a token or a secret of the account. Server.referTo replaces the
+	// references to secrets.
 	placeholder = "${e2b."
 )
 

@@ -55,7 +55,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// TestStoreIsBounded: the oldest submissions that have ended make room, first those of the owner that has most.
+// TestStoreIsBounded: to make room, the oldest ended submissions are dropped, first those of the owner with the most.
 func TestStoreIsBounded(t *testing.T) {
 	t.Parallel()
 	st := newStore(time.Hour)

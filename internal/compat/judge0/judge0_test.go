@@ -74,7 +74,7 @@ func statusOf(answer fields) string {
 	return fmt.Sprint(s["id"], " ", s["description"])
 }
 
-// TestVerdicts: the answer says how a program ended in Judge0's numbers and words.
+// TestVerdicts: the answer describes the end of a program in Judge0's numbers and words.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)

@@ -291,7 +291,7 @@ func TestCellsKeepTheSandbox(t *testing.T) {
 	}
 }
 
-// A user whose sandbox has the most kernels gets an error that says what to do.
+// A user whose sandbox has as many kernels as it can have gets an error that says what to do.
 func TestTooManyKernels(t *testing.T) {
 	t.Parallel()
 	e := fakeengine.Start(t)

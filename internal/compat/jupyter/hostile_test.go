@@ -128,7 +128,7 @@ func TestGreedyQuestions(t *testing.T) {
 	l.until("c", "status", "idle")
 }
 
-// A client that reads nothing is disconnected, and holds neither the program nor the other client for longer.
+// A client that reads nothing is disconnected, and then delays neither the program nor the other client.
 func TestClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fakeengine.Start(t), jupyter.Options{Stall: 3 * time.Second})

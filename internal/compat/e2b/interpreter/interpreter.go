@@ -196,7 +196,7 @@ type codeContext struct {
 
 func show(c hutch.CodeContext) codeContext { return codeContext{c.ID, c.Language, c.Dir} }
 
-// languageOf returns our name of a language.
+// languageOf returns Hutch's name of a language.
 func languageOf(name string) string {
 	switch name = strings.ToLower(strings.TrimSpace(name)); name {
 	case "":

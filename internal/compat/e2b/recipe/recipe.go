@@ -60,7 +60,7 @@ const (
 // Files opens an archive by its name.
 type Files func(hash string) (io.ReadCloser, error)
 
-// Recipe is a template as our builds read it.
+// Recipe is a template in the form that Hutch's builds read.
 type Recipe struct {
 	Dockerfile string
 	Lines      []Line // the instructions that a build reports, in order

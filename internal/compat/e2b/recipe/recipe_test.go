@@ -16,8 +16,8 @@ import (
 	"hutch"
 )
 
-// uploaded are archives by their hashes. Each entry is a name; one that ends with a slash is a folder, and one with ->
-// is a link.
+// uploaded are archives by their hashes. Each entry is a name. A name that ends with a slash is a folder, and a name
+// with -> is a link.
 type uploaded map[string][]string
 
 func (a uploaded) open(hash string) (io.ReadCloser, error) {
