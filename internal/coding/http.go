@@ -85,7 +85,7 @@ func (h *handler) routes() map[string]http.HandlerFunc {
 	}
 }
 
-// Routes returns what [NewHandler] answers, each a method and a path: api/openapi.yaml is held to them.
+// Routes returns the routes of [NewHandler], each a method and a path. A test compares them with api/openapi.yaml.
 func Routes() []string { return slices.Sorted(maps.Keys((&handler{}).routes())) }
 
 // body reads the JSON of a request. An unknown field is an error.

@@ -92,7 +92,7 @@ func length(v reflect.Value) (n int) {
 	return n + 8 // for a number, or for punctuation
 }
 
-// RetryAfter sets the header of that name, for an error that says when to try again.
+// RetryAfter sets the header Retry-After, for an error that says when to try again.
 func RetryAfter(w http.ResponseWriter, err error) {
 	if seconds, ok := hutch.AsError(err).RetryAfter(); ok {
 		w.Header().Set("Retry-After", strconv.Itoa(seconds))

@@ -241,7 +241,7 @@ func (s *Server) enter(ctx context.Context, at place, with runner) (string, erro
 		Labels: map[string]string{labelConversation: at.folder(), labelMaker: maker, labelImage: with.ID}, Image: with.ID,
 	}
 	if with.ID != "" {
-		req.User = "+1000" // also if the image says root, or calls another user 1000
+		req.User = "+1000" // even if the image says root, or has a user with the name 1000
 	}
 	for {
 		sb, err := s.svc.Create(ctx, req)

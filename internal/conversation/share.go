@@ -20,8 +20,8 @@ type accounts struct {
 	all map[string]*account // by owner, as in names of folders
 }
 
-// account is the account of one owner. It is read from the disk at the owner's first use, which takes long for many
-// files and delays no other owner.
+// account is the account of one owner. It is read from the disk at the owner's first use. That takes long if there are
+// many files, but delays no other owner.
 type account struct {
 	mu   sync.Mutex
 	kept map[string]size // by folder; nil before the first use

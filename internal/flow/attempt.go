@@ -286,8 +286,8 @@ func (a *attempt) destroy(ctx context.Context) {
 	}
 }
 
-// sweep destroys the sandboxes of attempts that are over: a runner that was killed leaves them. If that fails, they end
-// with their lifetime.
+// sweep destroys the sandboxes of attempts that are over, which a killed runner has left. If that fails, the sandboxes
+// end with their lifetime.
 func (r *Run) sweep(ctx context.Context, svc hutch.Service) {
 	live := map[string]bool{}
 	for _, step := range r.State().Steps {

@@ -83,8 +83,8 @@ func (e *execution) say(step, format string, args ...any) {
 	}
 }
 
-// perform waits for the steps that a step needs, and runs it until it is done or has failed too often. Its errors are
-// those of the disk with the state, and of a done context.
+// perform waits for the steps that a step needs, and runs the step until it is done or has failed too often. It returns
+// an error only if the state cannot be recorded on the disk, or if ctx is done.
 func (e *execution) perform(ctx context.Context, step *Step) error {
 	record, err := e.record(step.Name, func(*Record) {})
 	if err != nil || record.Status == Done {

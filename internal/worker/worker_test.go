@@ -276,7 +276,7 @@ func TestNoStorm(t *testing.T) {
 			claims++
 		}
 	}
-	if claims > 4 { // two slots, and one more each
+	if claims > 4 { // two claims for each of the two slots
 		t.Errorf("a session that cannot be served was claimed %d times in a second", claims)
 	}
 	api.HealthCheck()

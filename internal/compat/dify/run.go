@@ -17,7 +17,7 @@ type program struct {
 	Network  bool   `json:"enable_network"`
 }
 
-// language says how to run a language of Dify. The loader runs its standard input, in its own module.
+// language says how to run a language of Dify. The loader runs the code on its standard input, in the loader's module.
 type language struct{ name, loader string }
 
 var languages = map[string]language{

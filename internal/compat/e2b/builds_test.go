@@ -277,7 +277,7 @@ func TestUploads(t *testing.T) {
 	s.want(404, "GET", "/templates/web/files/"+hash, "") // no build waits any more
 }
 
-// Archives that arrive at the same time share the limit of their owner, and an old one is removed by itself.
+// Archives that arrive at the same time share the limit of their owner, and old archives are removed automatically.
 func TestUploadsAreBounded(t *testing.T) {
 	t.Parallel()
 	u := newUploads(t.TempDir())

@@ -334,7 +334,7 @@ func TestList(t *testing.T) {
 	for range 3 {
 		id, _ := s.create(`{"templateID":"base","metadata":{"a b":"c&d"}}`)
 		ids = append(ids, id)
-		time.Sleep(time.Millisecond) // the list is by the time of the start
+		time.Sleep(time.Millisecond) // the list is sorted by start time
 	}
 	s.create(`{"templateID":"base"}`)
 	s.want(204, "POST", "/sandboxes/"+ids[0]+"/pause", "")

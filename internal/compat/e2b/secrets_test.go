@@ -69,7 +69,7 @@ func TestSecrets(t *testing.T) {
 	s.want(204, "DELETE", "/secrets/race", "")
 
 	s.want(409, "POST", "/secrets", `{"name":"openai-key","value":"another"}`)
-	s.want(409, "POST", "/secrets", `{"name":"openai_key","value":"another"}`) // the same name here
+	s.want(409, "POST", "/secrets", `{"name":"openai_key","value":"another"}`) // the same name in Hutch
 	for _, bad := range []string{"", "-a", "a b", "a/b", "sec_a", "ä", strings.Repeat("a", 64)} {
 		s.want(400, "POST", "/secrets", fmt.Sprintf(`{"name":%q,"value":"another"}`, bad))
 	}

@@ -104,7 +104,7 @@ func (u *uploads) open(owner, template, hash string) (io.ReadCloser, error) {
 	return os.Open(found.file)
 }
 
-// put keeps an archive of a client. It replaces one with the same hash.
+// put keeps an archive of a client. It replaces an archive with the same hash.
 func (u *uploads) put(owner, template, hash string, body io.Reader) error {
 	f, err := os.CreateTemp(u.dir, "upload-*") // mode 0600
 	if err != nil {

@@ -119,7 +119,7 @@ func TestVerdicts(t *testing.T) {
 	compattest.NoneLeft(t, svc)
 }
 
-// TestTokens: a submission is judged in the background, and asked for by its token until it has expired.
+// TestTokens: a submission is judged in the background, and can be read with its token until it has expired.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)

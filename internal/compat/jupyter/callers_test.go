@@ -195,7 +195,7 @@ func TestTwoUsers(t *testing.T) {
 	}
 }
 
-// Messages count as memory of their token while they arrive and wait.
+// Messages are charged to the memory budget of their token while they arrive and wait.
 func TestMessagesTakeMemory(t *testing.T) {
 	t.Parallel()
 	all := membudget.New(1<<20, 1<<20)

@@ -169,7 +169,7 @@ func (l *line) run(id, code string, more ...any) []received {
 	return l.until(id, "status", "idle")
 }
 
-// types lists the types of messages in which something happens, the states of the kernel with their names.
+// types lists the types of messages. For a message with a state of the kernel, it lists the state.
 func types(all []received) string {
 	var list []string
 	for _, m := range all {

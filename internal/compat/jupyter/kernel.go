@@ -161,8 +161,8 @@ func (h *Handler) end(ctx context.Context, k known) error {
 	return nil
 }
 
-// stop interrupts the run of a kernel. An idle kernel has no context to interrupt, or its context ignores the
-// interrupt.
+// stop interrupts the run of a kernel. For an idle kernel it does nothing: there is no context to interrupt, or the
+// context ignores the interrupt.
 func (h *Handler) stop(ctx context.Context, k known) error {
 	err := h.svc.Interrupt(ctx, k.sandbox(), k.context())
 	if hutch.KindOf(err) == hutch.NotFound && !compat.Missing(err) {

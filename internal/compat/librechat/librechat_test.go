@@ -206,7 +206,7 @@ func (c *client) upload(path string, values []string, files ...string) uploads {
 	return u
 }
 
-// TestOlder: with an API key, as LibreChat sent it until 2026: files are uploaded, used, listed, downloaded and deleted.
+// TestOlder: files are uploaded, used, listed, downloaded and deleted with an API key, which LibreChat sent until 2026.
 func TestOlder(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)
@@ -245,7 +245,7 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestNewer: with the token of a user, as LibreChat sends it now, with batches, read-only files and lineage.
+// TestNewer: the same with the token of a user, which LibreChat sends now, and with batches, read-only files and lineage.
 func TestNewer(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)

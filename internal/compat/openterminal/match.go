@@ -15,8 +15,8 @@ import (
 	"hutch/internal/compat"
 )
 
-// The searches of this file rank what they find, so they look at all files of a folder before they answer: those that
-// fit best come first.
+// The searches of this file return the files that fit best first, so they look at all files of a folder before they
+// answer.
 
 const (
 	maxWalked  = 100_000 // entries of a folder that a search looks at

@@ -150,7 +150,7 @@ func TestSession(t *testing.T) {
 	b.raises("EOF", "run_in_session", action("exit"))
 }
 
-// TestLateCommand: what was typed while the shell was busy, and took too long, never runs.
+// TestLateCommand: a command that is sent while the shell is busy, and times out before it begins, never runs.
 func TestLateCommand(t *testing.T) {
 	t.Parallel()
 	b := serve(t, fakeengine.Start(t), swerex.Options{})

@@ -5,8 +5,8 @@
 // and a writer holds back data that arrives too early (writer). A request elsewhere in the file ends the stream and
 // begins another one there. No file is held in memory.
 //
-// A new or truncated file is one WriteFile: it replaces the old one when the client closes it. If a connection breaks,
-// the received part is kept, as clients expect that resume; they then append.
+// A new or truncated file is one WriteFile: it replaces the old file when the client closes it. If a connection breaks,
+// the received part is kept, because clients can resume: then they append to it.
 //
 // SFTP has operations that the verbs do not have: links, times, owners, sizes, and writing into the middle of a file.
 // These are small commands in the sandbox, so they need the scope exec.
