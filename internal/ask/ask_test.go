@@ -187,7 +187,8 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-// TestSlowModel: a model that does not answer is an error at its time limit, and a caller who leaves ends it at once.
+// TestSlowModel: if the model does not answer, the question fails at the model's time limit. If the caller disconnects, the
+// question ends at once.
 func TestSlowModel(t *testing.T) {
 	t.Parallel()
 	b := start(t, ask.Options{ModelTime: 50 * time.Millisecond}, func(messages.Request) messages.Answer {

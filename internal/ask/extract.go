@@ -74,7 +74,7 @@ func unindent(line string, n int) string {
 }
 
 // extract returns the one program of an answer, or what is wrong with the answer. A block without a language counts as
-// one of the wanted language; a block of another language does not count.
+// a block of the wanted language; a block of another language does not count.
 func extract(text string, want runner.Language) (code string, problem *hutch.Error) {
 	var programs []string
 	var others []string

@@ -68,7 +68,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestLinesThatCostMuch: what an agent prints costs the server little more than its bytes.
+// TestLinesThatCostMuch: long lines of an agent, with deep nesting or many elements, cost the server little time.
 func TestLinesThatCostMuch(t *testing.T) {
 	t.Parallel()
 	const levels = 4500 // JSON has at most 10,000

@@ -2,10 +2,10 @@
 // SandboxClaim and SandboxWarmPool become sandboxes of a Hutch server, through any hutch.Service. There is no pod for a
 // sandbox.
 //
-// A Sandbox has exactly one sandbox on the server, whose id contains the object's UID. A finalizer keeps the object until that sandbox is
-// destroyed, however long the server is away. Each step is idempotent: the API's objects and the server have all state, so a
-// controller can end at any step. One of several controllers works at a time, the one that holds a Lease; each of them routes requests to sandboxes,
-// with package router.
+// A Sandbox has exactly one sandbox on the server, whose id contains the object's UID. A finalizer keeps the object until
+// that sandbox is destroyed, however long the server is away. Each step is idempotent: the API's objects and the server
+// have all state, so a controller can end at any step. Of several controllers, only the holder of a Lease works. All of
+// them route requests to sandboxes, with package router.
 package controller
 
 import (

@@ -200,9 +200,9 @@ func (c *Controller) ensure(ctx context.Context, s *sandbox, req hutch.CreateReq
 	return sb, nil
 }
 
-// confirm removes the end of a new sandbox, after it has found the object in the cluster once more. Another controller can have ended
-// the object when there was nothing to destroy yet. Then this sandbox has no owner, and it ends by itself even if this controller
-// is killed before it can destroy it.
+// confirm removes the lifetime limit of a new sandbox, after it has found the object in the cluster once more. Another
+// controller can have ended the object when there was nothing to destroy yet. Then the new sandbox has no object, and
+// ends by itself even if this controller is killed before it can destroy the sandbox.
 func (c *Controller) confirm(ctx context.Context, s *sandbox) (hutch.Sandbox, error) {
 	err := c.checkCurrent(ctx, s)
 	if hutch.KindOf(err) == hutch.Unavailable {

@@ -23,7 +23,7 @@ type screen struct {
 
 	mu      sync.Mutex
 	size    hutch.Size
-	process func(context.Context, int) error // signals it; nil before it has begun
+	process func(context.Context, int) error // signals the process; nil before the process has begun
 }
 
 // kinds matches the names of terminals that a client can set as TERM: many programs make a path of it.

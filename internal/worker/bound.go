@@ -53,7 +53,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// boundSkills downloads no further skill when those of the session take too much of this machine's disk.
+// boundSkills downloads no further skill when the session's skills take too much of this machine's disk.
 func (s *session) boundSkills(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 	if isSkill(req) && sizeOf(s.downloads) > maxSkills {
 		return refusal(req, http.StatusRequestEntityTooLarge, "request_too_large", "the skills of this session are too large for this worker"), nil

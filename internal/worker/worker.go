@@ -60,7 +60,7 @@ const (
 	defaultSessions = 4
 	defaultIdle     = time.Minute
 	defaultDrain    = time.Minute
-	// reclaimAfter is how old claimed work must be that no worker has acknowledged before another worker gets it.
+	// reclaimAfter is the age at which claimed work goes to another worker, if no worker has acknowledged it.
 	reclaimAfter = 30 * time.Second
 )
 

@@ -16,7 +16,7 @@ import (
 	"hutch/internal/fakeservice"
 )
 
-// TestBadBodies: every route with a JSON body refuses any bad one, in the shape of the bridge.
+// TestBadBodies: every route with a JSON body refuses any bad body, in the shape of the bridge.
 func TestBadBodies(t *testing.T) {
 	t.Parallel()
 	b := serve(t, &fakeservice.Service{}, bridge.Options{})
@@ -37,7 +37,7 @@ func TestBadBodies(t *testing.T) {
 	}
 }
 
-// TestClientThatDoesNotRead loses its command after a while, and nothing else waits for it.
+// TestClientThatDoesNotRead: a client that does not read loses its command after a while, and nothing else waits for it.
 func TestClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 1)

@@ -84,8 +84,8 @@ func Known(r *http.Request) *caller.Principal {
 	return nil
 }
 
-// Open reports whether the guard must pass a request on without a principal: then this package itself refuses it, in
-// the format of E2B's services, unless it needs no principal.
+// Open reports whether the guard must pass a request on without a principal. Then this package itself refuses the
+// request, in the format of E2B's services, unless the request needs no principal.
 func Open(r *http.Request) bool {
 	v := visitOf(r)
 	return v != nil && !v.control && v.who == nil

@@ -49,7 +49,7 @@ func (s *Server) kill(_ http.ResponseWriter, r *http.Request) (int, any, error) 
 	return http.StatusNoContent, nil, err
 }
 
-// connect resumes a paused sandbox, and makes the life of a running one longer, never shorter.
+// connect resumes a paused sandbox. It extends the life of a running sandbox, and never shortens it.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var req struct {
 		Timeout *float64 `json:"timeout"`
@@ -133,7 +133,7 @@ func (s *Server) open(r *http.Request, timeout float64, memory bool) (int, any, 
 	return http.StatusCreated, s.opened(who, sb), nil
 }
 
-// dropMemory stops a paused sandbox. A hibernated sandbox wakes first, because a sleeping one cannot be changed.
+// dropMemory stops a paused sandbox. A hibernated sandbox wakes first, because a sleeping sandbox cannot be changed.
 func (s *Server) dropMemory(r *http.Request, sb hutch.Sandbox) error {
 	if sb.Status == hutch.Hibernated {
 		if _, err := s.svc.Resume(r.Context(), sb.ID); err != nil {

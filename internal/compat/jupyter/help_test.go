@@ -143,7 +143,7 @@ func (l *line) next() received {
 	return m
 }
 
-// until returns the messages about a request up to one of a type and, for status, a state.
+// until returns the messages about a request, up to the first of a type. For the type status, it must have the state.
 func (l *line) until(id, typ, state string) (all []received) {
 	l.t.Helper()
 	for {

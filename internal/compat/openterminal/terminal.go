@@ -216,7 +216,7 @@ func (h *Handler) terminalRoute() http.HandlerFunc {
 	}
 }
 
-// asUser lets the query name the user. A client of a WebSocket can have no headers.
+// asUser takes the user from the query, because some clients of a WebSocket cannot send headers.
 func asUser(r *http.Request) *http.Request {
 	if id := r.URL.Query().Get("user_id"); id != "" && r.Header.Get("X-User-Id") == "" {
 		r = r.Clone(r.Context())

@@ -218,7 +218,7 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// A namespace can take a quarter of the memory for answers, and a command's output is short.
+// A namespace can use a quarter of the memory for answers, and the output of a command is bounded.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	ran := false

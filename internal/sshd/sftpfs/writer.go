@@ -216,7 +216,7 @@ func (w *writer) flush() error {
 }
 
 // resize writes all data to the file, and then changes its size. If the file has that size already, no command is
-// needed: scp sets it at the end of each file.
+// needed: scp sets the size at the end of each file.
 func (w *writer) resize(ctx context.Context, a attributes) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
