@@ -187,8 +187,8 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-// TestSlowModel: if the model does not answer, the question fails at the model's time limit. If the caller disconnects, the
-// question ends at once.
+// TestSlowModel: if the model does not answer, the question fails at the model's time limit. If the caller disconnects,
+// the question ends at once.
 func TestSlowModel(t *testing.T) {
 	t.Parallel()
 	b := start(t, ask.Options{ModelTime: 50 * time.Millisecond}, func(messages.Request) messages.Answer {
@@ -396,8 +396,8 @@ func TestNetworkOfQuestions(t *testing.T) {
 	}
 }
 
-// TestConversationOfCommands: the model sees the text of an earlier command, even if the user added no words to it: the API
-// refuses messages without text.
+// TestConversationOfCommands: the model sees the text of an earlier command, even if the user added no words to it: the
+// API refuses messages without text.
 func TestConversationOfCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -521,8 +521,8 @@ func TestComponents(t *testing.T) {
 	}
 }
 
-// TestLimitOfSandboxes: with a limit of one sandbox, questions one after another are answered: each question waits until
-// the sandbox of the question before it is destroyed.
+// TestLimitOfSandboxes: with a limit of one sandbox, questions one after another are answered: each question waits
+// until the sandbox of the question before it is destroyed.
 func TestLimitOfSandboxes(t *testing.T) {
 	t.Parallel()
 	b := start(t, ask.Options{}, nil)

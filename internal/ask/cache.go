@@ -144,7 +144,8 @@ const (
 	maxTurnOutput = 2 << 10
 )
 
-// dialog identifies a conversation in one sandbox: after the sandbox is destroyed, the next question begins a new dialog.
+// dialog identifies a conversation in one sandbox: after the sandbox is destroyed, the next question begins a new
+// dialog.
 type dialog struct {
 	owner, sandbox string
 	created        int64 // ns

@@ -246,7 +246,8 @@ func TestBadForms(t *testing.T) {
 	noneLeft(t, svc)
 }
 
-// TestRequestInAFormIsCharged: the JSON part of a form is held in memory, unlike the archive after it, so it is charged.
+// TestRequestInAFormIsCharged: the JSON part of a form is held in memory, unlike the archive after it, so it is
+// charged.
 func TestRequestInAFormIsCharged(t *testing.T) {
 	t.Parallel()
 	body, kind := formed([2]string{"request", `{"prompt":"` + strings.Repeat("x", 2<<20) + `"}`}, [2]string{"archive", "x"})
@@ -261,8 +262,8 @@ func TestRequestInAFormIsCharged(t *testing.T) {
 	}
 }
 
-// TestRefusedOnOneConnection: after a form is refused before its end, its connection serves the next request. It once did
-// not: net/http read the rest of such a body after the handler, and then could not read the next request.
+// TestRefusedOnOneConnection: after a form is refused before its end, its connection serves the next request. It once
+// did not: net/http read the rest of such a body after the handler, and then could not read the next request.
 func TestRefusedOnOneConnection(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer

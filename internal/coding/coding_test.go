@@ -45,7 +45,8 @@ type service struct {
 
 func (s service) Secrets(context.Context) ([]hutch.Secret, error) { return s.secrets, nil }
 
-// folder returns a folder with a repository that has what a stranger could put into one: links, filters, hooks, a password.
+// folder returns a folder with a repository that has what a stranger could put into one: links, filters, hooks, a
+// password.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -137,7 +138,8 @@ func onEach(t *testing.T, test func(t *testing.T, svc coding.Service)) {
 	}
 }
 
-// TestFolder: an agent works on a copy of a folder, does what it likes with git, and its change is applied to the folder.
+// TestFolder: an agent works on a copy of a folder, does what it likes with git, and its change is applied to the
+// folder.
 func TestFolder(t *testing.T) {
 	onEach(t, func(t *testing.T, svc coding.Service) {
 		dir := folder(t)

@@ -40,8 +40,8 @@ func FromFolder(dir string) func(context.Context, hutch.Service, string, string)
 	}
 }
 
-// FromArchive brings the files of an archive into the sandbox, as [FromFolder] does with a folder. The archive is unpacked
-// inside the sandbox, and is not parsed anywhere else.
+// FromArchive brings the files of an archive into the sandbox, as [FromFolder] does with a folder. The archive is
+// unpacked inside the sandbox, and is not parsed anywhere else.
 func FromArchive(r io.Reader) func(context.Context, hutch.Service, string, string) error {
 	return func(ctx context.Context, svc hutch.Service, sandbox, folder string) error {
 		in := bufio.NewReader(r)

@@ -87,8 +87,8 @@ func TestLinesThatCostMuch(t *testing.T) {
 	}
 }
 
-// TestLinesTakeRoom: a line of usual length is read even if the memory budget is used up. A longer line is cut to what the
-// budget allows, and the budget is charged once for several such lines.
+// TestLinesTakeRoom: a line of usual length is read even if the memory budget is used up. A longer line is cut to what
+// the budget allows, and the budget is charged once for several such lines.
 func TestLinesTakeRoom(t *testing.T) {
 	t.Parallel()
 	room, longest := 0, 0
@@ -140,7 +140,8 @@ func TestLongLog(t *testing.T) {
 	}
 }
 
-// TestUsageThatJSONHasNot: an agent whose reported costs add up to infinity, which JSON does not have, still has a result.
+// TestUsageThatJSONHasNot: an agent whose reported costs add up to infinity, which JSON does not have, still has a
+// result.
 func TestUsageThatJSONHasNot(t *testing.T) {
 	t.Parallel()
 	d := decoder{read: formats["claude"], show: func(Event) error { return nil }}

@@ -56,9 +56,9 @@ func isForm(r *http.Request) bool {
 //	GET  /agents/{tries}/tries    follows them again
 //
 // The answer comes when the agents have ended: an AgentResult or, for several tries, AgentTries. With Accept
-// text/event-stream the answer is a stream of events: session, with its id; event, an AgentEvent; and last end or error.
-// The agents continue when the client disconnects. The API only calls verbs of svc, so a token can do no more here than
-// with the verbs themselves.
+// text/event-stream the answer is a stream of events: session, with its id; event, an AgentEvent; and last end or
+// error. The agents continue when the client disconnects. The API only calls verbs of svc, so a token can do no more
+// here than with the verbs themselves.
 //
 // The body of a request that begins sessions is JSON, or a form with the parts request, in JSON, and archive, with the
 // files.

@@ -181,8 +181,8 @@ func (full) Read([]byte) (int, error) {
 	return 0, hutch.Errorf(hutch.Exhausted, "there is no room")
 }
 
-// TestBodiesTakeRoom: a short JSON text can become large when it is decoded; the caller's memory budget bounds its size.
-// The error for a body that exceeds the budget says so.
+// TestBodiesTakeRoom: a short JSON text can become large when it is decoded; the caller's memory budget bounds its
+// size. The error for a body that exceeds the budget says so.
 func TestBodiesTakeRoom(t *testing.T) {
 	t.Parallel()
 	h := coding.NewHandler(nil)

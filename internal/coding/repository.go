@@ -82,8 +82,8 @@ files() {
 }
 `
 
-// rememberScript records the files as they are. A folder without a repository becomes a repository, because agents expect
-// one. Files that the agent's repository both ignores and tracks are recorded, too.
+// rememberScript records the files as they are. A folder without a repository becomes a repository, because agents
+// expect one. Files that the agent's repository both ignores and tracks are recorded, too.
 const rememberScript = prepare + `
 if [ ! -e .git ] || [ -d .git -a ! -e .git/config ]; then git init -q . || exit 1; fi
 git init -q --bare --template= "$base" || exit 1

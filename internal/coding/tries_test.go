@@ -19,7 +19,8 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// TestTries: agents work at once in copies of one repository, which is brought in once, and each agent has its own diff.
+// TestTries: agents work at once in copies of one repository, which is brought in once, and each agent has its own
+// diff.
 func TestTries(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, svc coding.Service) {
@@ -151,7 +152,8 @@ func (l limited) StartProcess(ctx context.Context, sandbox string, req hutch.Pro
 	return l.cloning.StartProcess(ctx, sandbox, req)
 }
 
-// TestLimitsAmongTries: if a limit is reached at the third of four tries, or the caller disconnects there, nothing is left.
+// TestLimitsAmongTries: if a limit is reached at the third of four tries, or the caller disconnects there, nothing is
+// left.
 func TestLimitsAmongTries(t *testing.T) {
 	t.Parallel()
 	full := hutch.Errorf(hutch.Exhausted, "the limit of operations is reached")

@@ -15,8 +15,9 @@ import (
 	"hutch/internal/text"
 )
 
-// commandOf is the format of a prompt's command. Its values are the earlier SleepAfter of the sandbox (see stayAwake), the
-// agent's time limit in seconds, and a script that starts the agent when its prompt has arrived: see [Session.Start].
+// commandOf is the format of a prompt's command. Its values are the earlier SleepAfter of the sandbox (see stayAwake),
+// the agent's time limit in seconds, and a script that starts the agent when its prompt has arrived: see
+// [Session.Start].
 const commandOf = ": %v; exec timeout -k 5 %v bash -c %s"
 
 // takePrompt writes the prompt's file once the whole prompt has arrived. Until then the file belongs to an earlier
@@ -102,8 +103,9 @@ func (s *Session) Start(ctx context.Context, text string, timeout time.Duration)
 	return p.ID, nil
 }
 
-// sendPrompt gives a process its prompt, if no earlier prompt is at work. Two callers can both have found the agent idle.
-// The processes that they started are in the sandbox's list in one order, and only the first of them gets a prompt.
+// sendPrompt gives a process its prompt, if no earlier prompt is at work. Two callers can both have found the agent
+// idle. The processes that they started are in the sandbox's list in one order, and only the first of them gets a
+// prompt.
 func (s *Session) sendPrompt(ctx context.Context, process, text string) error {
 	list, err := s.processes(ctx)
 	if err != nil {

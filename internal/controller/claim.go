@@ -20,8 +20,9 @@ import (
 
 // reconcileClaim gives a claim its Sandbox, and reports the readiness of the Sandbox as the claim's.
 //
-// The claim's annotation names the Sandbox before anything else changes. So a claim never takes two Sandboxes, and no step
-// has to be undone after a controller has died: the next controller finds the name, and takes or makes that Sandbox.
+// The claim's annotation names the Sandbox before anything else changes. So a claim never takes two Sandboxes, and no
+// step has to be undone after a controller has died: the next controller finds the name, and takes or makes that
+// Sandbox.
 func (c *Controller) reconcileClaim(ctx context.Context, k key) (time.Duration, error) {
 	u, err := c.get(ctx, claims, k.namespace, k.name) // not from the cache: what this claim has must be known for sure
 	if err != nil || u == nil || u.GetDeletionTimestamp() != nil {

@@ -19,8 +19,8 @@ import (
 
 type object = map[string]any
 
-// cluster is as much of the API of Kubernetes as a controller uses: versions, conflicts, finalizers, status and watches.
-// Tests with a real cluster are in test/kubernetes.
+// cluster is as much of the API of Kubernetes as a controller uses: versions, conflicts, finalizers, status and
+// watches. Tests with a real cluster are in test/kubernetes.
 type cluster struct {
 	t       *testing.T
 	url     string

@@ -2,10 +2,10 @@
 // SandboxClaim and SandboxWarmPool become sandboxes of a Hutch server, through any hutch.Service. There is no pod for a
 // sandbox.
 //
-// A Sandbox has exactly one sandbox on the server, whose id contains the object's UID. A finalizer keeps the object until
-// that sandbox is destroyed, however long the server is away. Each step is idempotent: the API's objects and the server
-// have all state, so a controller can end at any step. Of several controllers, only the holder of a Lease works. All of
-// them route requests to sandboxes, with package router.
+// A Sandbox has exactly one sandbox on the server, whose id contains the object's UID. A finalizer keeps the object
+// until that sandbox is destroyed, however long the server is away. Each step is idempotent: the API's objects and the
+// server have all state, so a controller can end at any step. Of several controllers, only the holder of a Lease works.
+// All of them route requests to sandboxes, with package router.
 package controller
 
 import (
@@ -142,8 +142,8 @@ func (c *Controller) checkResource(ctx context.Context, r schema.GroupVersionRes
 
 // work reconciles objects until ctx is done.
 func (c *Controller) work(ctx context.Context) {
-	// The cache also has changes from the time when another controller worked, so all its objects are queued. The flag is
-	// set first: later events are queued, and the list has the objects of earlier events.
+	// The cache also has changes from the time when another controller worked, so all its objects are queued. The flag
+	// is set first: later events are queued, and the list has the objects of earlier events.
 	c.working.Store(true)
 	for r, informer := range c.seen {
 		for _, object := range informer.GetStore().List() {
@@ -162,7 +162,8 @@ func (c *Controller) work(ctx context.Context) {
 	}
 	<-ctx.Done()
 	c.working.Store(false)
-	// The queue is not closed, because this controller can work again. An item for each worker wakes it, so that it ends.
+	// The queue is not closed, because this controller can work again. An item for each worker wakes it, so that it
+	// ends.
 	for i := range workers {
 		c.queue.Add(key{name: fmt.Sprint(i)})
 	}

@@ -388,8 +388,8 @@ func (s *busyServer) Hibernate(ctx context.Context, id string, req hutch.Hiberna
 	return s.Service.Hibernate(ctx, id, req)
 }
 
-// A sandbox sleeps without its memory only if its runtime cannot keep memory. If a sandbox is in use, the sleep is tried
-// again.
+// A sandbox sleeps without its memory only if its runtime cannot keep memory. If a sandbox is in use, the sleep is
+// tried again.
 func TestSuspendKeepsMemory(t *testing.T) {
 	t.Parallel()
 	noMemory := hutch.Errorf(hutch.Conflict, "the runtime cannot keep the memory")

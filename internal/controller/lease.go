@@ -16,11 +16,11 @@ import (
 
 // Lease names the object by which one of several controllers is chosen to work.
 //
-// This is the protocol of client-go's package leaderelection: a holder renews the Lease. Another controller takes the Lease
-// when it has not seen a change for the Lease's duration, by its own clock. The package itself is not used, because it
-// brings all typed clients of Kubernetes, 370 packages, into the program. When two controllers work at a time nevertheless,
-// for example because a machine was paused, nothing breaks: each change of an object names the version that it changes, and
-// each call of the server is idempotent.
+// This is the protocol of client-go's package leaderelection: a holder renews the Lease. Another controller takes the
+// Lease when it has not seen a change for the Lease's duration, by its own clock. The package itself is not used,
+// because it brings all typed clients of Kubernetes, 370 packages, into the program. When two controllers work at a
+// time nevertheless, for example because a machine was paused, nothing breaks: each change of an object names the
+// version that it changes, and each call of the server is idempotent.
 type Lease struct {
 	Namespace, Name string
 	Identity        string // the name of this controller

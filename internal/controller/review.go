@@ -45,8 +45,8 @@ type decision struct {
 }
 
 // newDirectory returns the directory of a controller's objects. Without open, callers need a token of the cluster, for
-// the audience if it is not empty. The token's holder must have the right to create sandboxes/exec with that name in the
-// namespace.
+// the audience if it is not empty. The token's holder must have the right to create sandboxes/exec with that name in
+// the namespace.
 func newDirectory(c *Controller, open bool, audience string) *Directory {
 	return &Directory{c: c, open: open, aud: audience, asks: make(chan struct{}, maxAsks), reviews: map[review]decision{}}
 }

@@ -270,8 +270,8 @@ func (c *Controller) suspend(ctx context.Context, s *sandbox, set setter) error 
 	sb, err := c.svc.Sandbox(ctx, s.id())
 	if err == nil && !sb.Status.Sleeps() {
 		sb, err = c.svc.Hibernate(ctx, s.id(), hutch.HibernateRequest{})
-		// A conflict about the sandbox, for example that it is in use, is tried again. The other conflict is that programs
-		// run, and the runtime cannot keep their memory. Then the programs end, as they would with a pod.
+		// A conflict about the sandbox, for example that it is in use, is tried again. The other conflict is that
+		// programs run, and the runtime cannot keep their memory. Then the programs end, as they would with a pod.
 		if e, ok := errors.AsType[*hutch.Error](err); ok && e.Kind == hutch.Conflict && e.Data[string(hutch.AboutSandbox)] == nil {
 			sb, err = c.svc.Hibernate(ctx, s.id(), hutch.HibernateRequest{FilesOnly: true})
 		}

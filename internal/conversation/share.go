@@ -97,8 +97,8 @@ func sizeOf(root *os.Root, folder string) (z size) {
 	return z
 }
 
-// admit refuses a conversation that would exceed an owner's limits: a new conversation beyond the allowed number, or any
-// conversation if the owner's room is used up.
+// admit refuses a conversation that would exceed an owner's limits: a new conversation beyond the allowed number, or
+// any conversation if the owner's room is used up.
 func (s *Server) admit(at place) error {
 	a := s.accounts.of(ownerIn(at.folder()))
 	a.mu.Lock()

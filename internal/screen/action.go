@@ -35,7 +35,8 @@ const (
 	dragSteps = 10
 	dragPause = 15 * time.Millisecond
 	// A keyboard of X has about 140 free keys for characters that it lacks, and setxkbmap clears these keys. Programs
-	// look up the meaning of a key when they handle it, so they have settleTime to catch up before the keys are cleared.
+	// look up the meaning of a key when they handle it, so they have settleTime to catch up before the keys are
+	// cleared.
 	maxAdded   = 80
 	settleTime = 500 * time.Millisecond
 	firstPause = 50 * time.Millisecond

@@ -142,8 +142,8 @@ func (d bareSandbox) StartProcess(context.Context, string, hutch.ProcessRequest)
 	return hutch.Process{}, errors.New("started")
 }
 
-// TestMissingProgram: if a sandbox lacks a program that screens need, the error says how to get the program, and no process
-// is started.
+// TestMissingProgram: if a sandbox lacks a program that screens need, the error says how to get the program, and no
+// process is started.
 func TestMissingProgram(t *testing.T) {
 	started := 0
 	bare := bareSandbox{started: &started}
@@ -204,8 +204,8 @@ func drawing(pixels *atomic.Int64) func(net.Conn) {
 	}
 }
 
-// A result has one picture. The other pictures of its request, up to 100 of a large screen, are not taken: they would cost
-// memory and time.
+// A result has one picture. The other pictures of its request, up to 100 of a large screen, are not taken: they would
+// cost memory and time.
 func TestOnePictureIsTaken(t *testing.T) {
 	t.Parallel()
 	var pixels atomic.Int64
@@ -221,7 +221,8 @@ func TestOnePictureIsTaken(t *testing.T) {
 	}
 }
 
-// A viewer without control can send only the messages that pictures need, in whatever pieces they come. Others are dropped.
+// A viewer without control can send only the messages that pictures need, in whatever pieces they come. Others are
+// dropped.
 func TestWatcher(t *testing.T) {
 	t.Parallel()
 	hello := []byte("RFB 003.008\n\x01\x00")

@@ -372,8 +372,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestStrangers: a client with an unknown key does not get in, and the key of another owner reaches nothing. When a token
-// is revoked or a key is deleted, its connections end, and it opens no new ones.
+// TestStrangers: a client with an unknown key does not get in, and the key of another owner reaches nothing. When a
+// token is revoked or a key is deleted, its connections end, and it opens no new ones.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -14,8 +14,9 @@ import (
 // maxAnswer is the longest answer in JSON, in bytes: the SDK reads an answer into memory.
 const maxAnswer = 64 << 20
 
-// maxSkills is the most bytes of a skill's archive. It also bounds the unpacked skills of a session: if they are larger, no
-// further skill is downloaded. The SDK bounds what one archive unpacks to. A third party can have written the skills.
+// maxSkills is the most bytes of a skill's archive. It also bounds the unpacked skills of a session: if they are
+// larger, no further skill is downloaded. The SDK bounds what one archive unpacks to. A third party can have written
+// the skills.
 var maxSkills int64 = 256 << 20
 
 var errLongAnswer = errors.New("the answer of the API is too long")

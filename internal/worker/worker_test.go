@@ -186,8 +186,8 @@ func TestHostileInput(t *testing.T) {
 	}
 }
 
-// TestStopHandsBack: a worker that has to stop lets a running call finish, posts nothing for a call that it cannot finish,
-// and hands the session back. The next worker runs the unfinished call in the same sandbox.
+// TestStopHandsBack: a worker that has to stop lets a running call finish, posts nothing for a call that it cannot
+// finish, and hands the session back. The next worker runs the unfinished call in the same sandbox.
 func TestStopHandsBack(t *testing.T) {
 	svc := hutchtest.Engine(t, "native", nil)
 	api := managedagents.New(t)

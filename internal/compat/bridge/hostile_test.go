@@ -37,7 +37,8 @@ func TestBadBodies(t *testing.T) {
 	}
 }
 
-// TestClientThatDoesNotRead: a client that does not read loses its command after a while, and nothing else waits for it.
+// TestClientThatDoesNotRead: a client that does not read loses its command after a while, and nothing else waits for
+// it.
 func TestClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 1)

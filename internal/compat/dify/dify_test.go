@@ -160,8 +160,8 @@ func TestDependencies(t *testing.T) {
 	compattest.NoneLeft(t, svc)
 }
 
-// TestOwnersShareNoList: the packages that the sandbox of one owner reports are not shown to another owner. A sandbox is
-// asked for them once.
+// TestOwnersShareNoList: the packages that the sandbox of one owner reports are not shown to another owner. A sandbox
+// is asked for them once.
 func TestOwnersShareNoList(t *testing.T) {
 	t.Parallel()
 	asked := 0

@@ -387,8 +387,8 @@ func TestBuildsAreBounded(t *testing.T) {
 	s.want(404, "GET", "/templates/web/builds/"+gone+"/status", "")
 }
 
-// If a template that the administrator shares has the same name as one of the caller's own templates, the name means the
-// caller's own. Only the administrator can delete the shared template.
+// If a template that the administrator shares has the same name as one of the caller's own templates, the name means
+// the caller's own. Only the administrator can delete the shared template.
 func TestSharedTemplates(t *testing.T) {
 	t.Parallel()
 	s, _ := openBuilds(t)

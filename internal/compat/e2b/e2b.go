@@ -14,9 +14,10 @@
 //
 // # Lives of sandboxes
 //
-// If a timeout kills a sandbox, the sandbox is kept awake until then: it has KeepAlive and a hard lifetime. If a timeout
-// pauses a sandbox, it hibernates after that time without use; in E2B, use does not postpone the pause. A hibernated,
-// stopped or paused sandbox is "paused" to a client, and only connect wakes it, unless it resumes automatically.
+// If a timeout kills a sandbox, the sandbox is kept awake until then: it has KeepAlive and a hard lifetime. If a
+// timeout pauses a sandbox, it hibernates after that time without use; in E2B, use does not postpone the pause. A
+// hibernated, stopped or paused sandbox is "paused" to a client, and only connect wakes it, unless it resumes
+// automatically.
 package e2b
 
 import (

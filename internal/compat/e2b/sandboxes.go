@@ -88,7 +88,8 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) (int, any, error
 	return status, body, err
 }
 
-// checkAutoPause refuses to change what happens at the end of a sandbox's timeout: this is set when the sandbox is created.
+// checkAutoPause refuses to change what happens at the end of a sandbox's timeout: this is set when the sandbox is
+// created.
 func (s *Server) checkAutoPause(r *http.Request, pauses *bool) error {
 	if pauses == nil {
 		return nil

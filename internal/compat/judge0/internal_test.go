@@ -136,7 +136,8 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestFieldsOnce: a field that is requested many times is written once. Writing holds a lock, for which all owners wait.
+// TestFieldsOnce: a field that is requested many times is written once. Writing holds a lock, for which all owners
+// wait.
 func TestFieldsOnce(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest("GET", "/judge0/submissions?fields="+strings.Repeat("stdout,token,", 1000), nil)

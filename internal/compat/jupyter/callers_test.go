@@ -264,7 +264,8 @@ func TestListWhileKernelsCome(t *testing.T) {
 	}
 }
 
-// A client that stays connected and runs cells keeps its sandbox: a run postpones the sandbox's end, as connecting does.
+// A client that stays connected and runs cells keeps its sandbox: a run postpones the sandbox's end, as connecting
+// does.
 func TestCellsKeepTheSandbox(t *testing.T) {
 	t.Parallel()
 	e, tried := fakeengine.Start(t), 0

@@ -245,7 +245,8 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestNewer: the same with the token of a user, which LibreChat sends now, and with batches, read-only files and lineage.
+// TestNewer: the same with the token of a user, which LibreChat sends now, and with batches, read-only files and
+// lineage.
 func TestNewer(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)
@@ -332,7 +333,8 @@ func TestRuntimeSession(t *testing.T) {
 	}
 }
 
-// TestUsersAreApart: no user reaches a file of another user or tenant by its ids. All users of a tenant share its skills.
+// TestUsersAreApart: no user reaches a file of another user or tenant by its ids. All users of a tenant share its
+// skills.
 func TestUsersAreApart(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)
@@ -469,8 +471,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestLargeUploads: names in an upload take no memory after they have been read, and the answer is short. An upload with
-// too many files is refused.
+// TestLargeUploads: names in an upload take no memory after they have been read, and the answer is short. An upload
+// with too many files is refused.
 func TestLargeUploads(t *testing.T) {
 	t.Parallel()
 	c := serve(t, fakeengine.Start(t), librechat.Options{}).key()
@@ -490,7 +492,8 @@ func TestLargeUploads(t *testing.T) {
 	}
 }
 
-// TestEnds: the answers for a program that never ends, or writes too much or too many files, and for an unknown language.
+// TestEnds: the answers for a program that never ends, or writes too much or too many files, and for an unknown
+// language.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)

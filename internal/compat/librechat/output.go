@@ -112,7 +112,8 @@ func (r *run) inherit(name string) {
 	}
 }
 
-// deleted finds the input files that the code deleted. A list of files can be incomplete, so each missing file is checked.
+// deleted finds the input files that the code deleted. A list of files can be incomplete, so each missing file is
+// checked.
 func (r *run) deleted(ctx context.Context, sandbox string, before, after map[string]hutch.FileInfo) error {
 	for _, in := range r.Files {
 		_, was := before[in.Name]

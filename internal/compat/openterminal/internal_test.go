@@ -77,8 +77,8 @@ func FuzzUnescape(f *testing.F) {
 	})
 }
 
-// FuzzFrontMatter: a text without front matter is not changed, and the rest of a text after its front matter is a part of
-// the text.
+// FuzzFrontMatter: a text without front matter is not changed, and the rest of a text after its front matter is a part
+// of the text.
 func FuzzFrontMatter(f *testing.F) {
 	f.Add("---\nname: a\ndescription: |\n  b\n\tc\n---\nText")
 	f.Add("---\n---")
@@ -127,8 +127,8 @@ func TestOutputsOfACell(t *testing.T) {
 	}
 }
 
-// TestListsInLists: a short notebook with many values in deeply nested lists does not become long by indentation. The test
-// is not parallel, because it measures what the process allocates.
+// TestListsInLists: a short notebook with many values in deeply nested lists does not become long by indentation. The
+// test is not parallel, because it measures what the process allocates.
 func TestListsInLists(t *testing.T) {
 	deep := `{"nbformat":4,"metadata":` + strings.Repeat("[", 9000) + strings.Repeat("1,", 20_000) + "1" + strings.Repeat("]", 9000) + `,"cells":[{"cell_type":"code"}]}`
 	var nb notebook

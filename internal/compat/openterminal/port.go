@@ -10,8 +10,8 @@ import (
 	"hutch/internal/compat"
 )
 
-// port is a port on which a program of the user listens. The program is not known; the original does not always know it,
-// either.
+// port is a port on which a program of the user listens. The program is not known; the original does not always know
+// it, either.
 type port struct {
 	Port    int     `json:"port"`
 	PID     *int    `json:"pid"`

@@ -333,8 +333,8 @@ const (
 	maxFrames = 4096
 )
 
-// receive passes the client's input on until the connection ends. It continues to read while the program does not read, to
-// notice the end of the connection. A client that types too far ahead is disconnected.
+// receive passes the client's input on until the connection ends. It continues to read while the program does not read,
+// to notice the end of the connection. A client that types too far ahead is disconnected.
 func (v *viewer) receive(ctx context.Context, tasks *sync.WaitGroup) error {
 	v.conn.SetReadLimit(maxFrame)
 	keys, typed := io.Pipe()

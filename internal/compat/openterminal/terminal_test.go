@@ -182,8 +182,8 @@ func (p person) terminals() (list []terminal) {
 	return list
 }
 
-// TestTerminals: a terminal is made over HTTP, and attached to over a WebSocket whose first message has the token. It can
-// be resized, and ends when its client disconnects.
+// TestTerminals: a terminal is made over HTTP, and attached to over a WebSocket whose first message has the token. It
+// can be resized, and ends when its client disconnects.
 func TestTerminals(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, fakeengine.Start(t), t.Context(), 0)
@@ -237,7 +237,8 @@ func TestTerminals(t *testing.T) {
 	}
 }
 
-// TestWhoseTerminals: a terminal belongs to the owner of its token, its user and its chat, and no other client reaches it.
+// TestWhoseTerminals: a terminal belongs to the owner of its token, its user and its chat, and no other client reaches
+// it.
 func TestWhoseTerminals(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, fakeengine.Start(t), t.Context(), 0)
@@ -381,7 +382,8 @@ func TestTerminalsEndWithTheToken(t *testing.T) {
 	})
 }
 
-// TestMostTerminals: a user has at most five terminals, however many are requested at once. Ended terminals do not count.
+// TestMostTerminals: a user has at most five terminals, however many are requested at once. Ended terminals do not
+// count.
 func TestMostTerminals(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, fakeengine.Start(t), t.Context(), 0)

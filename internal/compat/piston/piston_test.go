@@ -86,7 +86,8 @@ func (b *bench) execute(req fields) (run stage, compile *stage) {
 	return got.Run, got.Compile
 }
 
-// refused sends a request, fails the test unless the answer is an error with the status, and returns the error's message.
+// refused sends a request, fails the test unless the answer is an error with the status, and returns the error's
+// message.
 func (b *bench) refused(status int, req fields) string {
 	b.t.Helper()
 	raw, err := json.Marshal(req)

@@ -52,8 +52,8 @@ func (h *Handler) readFile(w http.ResponseWriter, r *http.Request, sandbox strin
 	return map[string]string{"content": decoded}, err
 }
 
-// bounded keeps a file of at most maxRead bytes, within the caller's memory budget. Its only method is Write, so that no
-// other method of the buffer can go around the limit.
+// bounded keeps a file of at most maxRead bytes, within the caller's memory budget. Its only method is Write, so that
+// no other method of the buffer can go around the limit.
 type bounded struct {
 	ctx  context.Context
 	kept bytes.Buffer

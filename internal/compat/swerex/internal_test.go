@@ -20,8 +20,8 @@ func as(owner string) context.Context {
 	return caller.WithOwner(context.Background(), caller.Owner{ID: owner})
 }
 
-// TestOwnersShareNoSession: if two owners have sandboxes with the same id, and processes with the same id in them, these
-// are two sessions. An owner that begins many sessions makes the server forget only its own sessions.
+// TestOwnersShareNoSession: if two owners have sandboxes with the same id, and processes with the same id in them,
+// these are two sessions. An owner that begins many sessions makes the server forget only its own sessions.
 func TestOwnersShareNoSession(t *testing.T) {
 	t.Parallel()
 	var all shells

@@ -31,11 +31,11 @@ type Target struct {
 
 // Directory knows the objects of the cluster, and who can use them.
 type Directory interface {
-	// Allow returns an error of kind Denied unless the holder of a token can use the sandbox of that name. The error for an
-	// unknown token has the datum "unauthenticated". The error does not show whether the object exists.
+	// Allow returns an error of kind Denied unless the holder of a token can use the sandbox of that name. The error
+	// for an unknown token has the datum "unauthenticated". The error does not show whether the object exists.
 	Allow(ctx context.Context, token, namespace, name string) error
-	// Find returns the sandbox of the object with the name and, unless uid is empty, with the UID. The error is NotFound
-	// for an object that callers cannot use, and Conflict for a suspended object.
+	// Find returns the sandbox of the object with the name and, unless uid is empty, with the UID. The error is
+	// NotFound for an object that callers cannot use, and Conflict for a suspended object.
 	Find(ctx context.Context, namespace, name, uid string) (Target, error)
 }
 

@@ -79,8 +79,8 @@ type outcome struct {
 	TimedOut bool   `json:"timed_out"`
 }
 
-// execute runs a command line. It ends the command, with everything that it started, when its time is over or its client
-// disconnects.
+// execute runs a command line. It ends the command, with everything that it started, when its time is over or its
+// client disconnects.
 func (h *Handler) execute(w http.ResponseWriter, r *http.Request, to Target, _ string) error {
 	var req execution
 	if err := compat.ReadJSON(w, r, &req); err != nil {

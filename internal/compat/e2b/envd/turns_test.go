@@ -58,7 +58,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// A command that comes later waits behind the others. Of the calls for one command, only the first counts as an operation.
+// A command that comes later waits behind the others. Of the calls for one command, only the first counts as an
+// operation.
 func TestTurnsAreInOrder(t *testing.T) {
 	t.Parallel()
 	var ts turns
