@@ -54,7 +54,7 @@ func NewAnthropic(opt AnthropicOptions) *Anthropic {
 // noRedirect follows no redirects: they would send the key to another host.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// maxReply is more than any model can write in hutch.MaxMaxTokens.
+// maxReply is more bytes than any model writes in hutch.MaxMaxTokens tokens.
 const maxReply = 2 << 20
 
 // Generate implements Model.
@@ -116,7 +116,7 @@ func (a *Anthropic) params(p Prompt) anthropic.MessageNewParams {
 // maxModel bounds the name of a model that an endpoint gives, in bytes.
 const maxModel = 100
 
-// measure copies the message's usage so far.
+// measure copies the message's token usage so far into the reply.
 func (r *Reply) measure(m anthropic.Message) {
 	u := m.Usage
 	r.CacheWrites, r.CacheReads = int(u.CacheCreationInputTokens), int(u.CacheReadInputTokens)
@@ -150,7 +150,7 @@ func (a *Anthropic) failure(err error, model string) error {
 	return refused("the model's endpoint answered %d. It says: %s", e.StatusCode, said)
 }
 
-// after adds when to try again, if the endpoint reports it.
+// after adds to an error when to try again, if the endpoint reports it.
 func after(e *anthropic.Error, err *hutch.Error) *hutch.Error {
 	if e.Response == nil {
 		return err

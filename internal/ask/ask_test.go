@@ -22,7 +22,7 @@ import (
 	"hutch/internal/hutchtest/messages"
 )
 
-// bench is an engine whose model a function of the test is.
+// bench is an engine whose model is a function of the test.
 type bench struct {
 	*ask.Engine
 	*testing.T
@@ -73,7 +73,7 @@ func (b *bench) refused(q hutch.Question, kind hutch.Kind, words string) {
 	}
 }
 
-// left reports the sandboxes that are there.
+// left returns the ids of the sandboxes that still exist.
 func (b *bench) left() (ids []string) {
 	b.Helper()
 	b.Close()
@@ -87,7 +87,7 @@ func (b *bench) left() (ids []string) {
 	return ids
 }
 
-// TestAnswer: a question becomes a program, and its output the answer; nothing stays.
+// TestAnswer: a question becomes a program, and the program's output becomes the answer. No sandbox is left.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	b := start(t, ask.Options{Prices: ask.Prices{"claude-test": {Input: 3, Output: 15}}}, func(r messages.Request) messages.Answer {
@@ -149,7 +149,7 @@ func TestRepairs(t *testing.T) {
 	}
 }
 
-// TestBadAnswers: each answer that no program can be taken from has an error of its own.
+// TestBadAnswers: each kind of answer without a usable program has its own error.
 func TestBadAnswers(t *testing.T) {
 	t.Parallel()
 	var answer messages.Answer
@@ -187,7 +187,8 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-// TestSlowModel: a model that does not answer is an error at its time limit, and a caller who leaves ends it at once.
+// TestSlowModel: if the model does not answer, the question fails at the model's time limit. If the caller disconnects,
+// the question ends at once.
 func TestSlowModel(t *testing.T) {
 	t.Parallel()
 	b := start(t, ask.Options{ModelTime: 50 * time.Millisecond}, func(messages.Request) messages.Answer {
@@ -203,7 +204,7 @@ func TestSlowModel(t *testing.T) {
 	}
 }
 
-// TestBadQuestions are refused before the model is asked.
+// TestBadQuestions: bad questions are refused before the model is asked.
 func TestBadQuestions(t *testing.T) {
 	t.Parallel()
 	b := start(t, ask.Options{MaxTimeout: time.Minute}, nil)
@@ -234,7 +235,7 @@ func TestBadQuestions(t *testing.T) {
 	}
 }
 
-// TestEndlessPrograms: a program that does not end, or does not stop to write, is killed, and its sandbox goes.
+// TestEndlessPrograms: a program that does not end, or does not stop writing, is killed, and its sandbox is destroyed.
 func TestEndlessPrograms(t *testing.T) {
 	t.Parallel()
 	b := start(t, ask.Options{}, nil)
@@ -270,7 +271,7 @@ func TestNoKeyInside(t *testing.T) {
 	}
 }
 
-// TestCache: the program of a question is used again for its owner, as long as it is young and works.
+// TestCache: the program of a question is used again for its owner, as long as the program is recent and succeeds.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -333,7 +334,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// TestConversationStartsAgain: the messages belong to the sandbox, and end with it.
+// TestConversationStartsAgain: the earlier messages are forgotten when the conversation's sandbox is destroyed.
 func TestConversationStartsAgain(t *testing.T) {
 	t.Parallel()
 	b := start(t, ask.Options{}, func(r messages.Request) messages.Answer {
@@ -395,8 +396,8 @@ func TestNetworkOfQuestions(t *testing.T) {
 	}
 }
 
-// TestConversationOfCommands: the model sees the text of an earlier command, which can be without words of the user. The API
-// refuses messages without text.
+// TestConversationOfCommands: the model sees the text of an earlier command, even if the user added no words to it: the
+// API refuses messages without text.
 func TestConversationOfCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -445,7 +446,8 @@ func TestKeyStays(t *testing.T) {
 	}
 }
 
-// TestPatientSandbox: the sandbox of a question waits for the model, however soon others of its server sleep.
+// TestPatientSandbox: the sandbox of a question stays awake while the model works, even if the server's other sandboxes
+// sleep soon.
 func TestPatientSandbox(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)
@@ -519,8 +521,8 @@ func TestComponents(t *testing.T) {
 	}
 }
 
-// TestLimitOfSandboxes: with a limit of one sandbox, questions one after another are answered: each waits until the sandbox
-// of the one before is gone.
+// TestLimitOfSandboxes: with a limit of one sandbox, questions one after another are answered: each question waits
+// until the sandbox of the question before it is destroyed.
 func TestLimitOfSandboxes(t *testing.T) {
 	t.Parallel()
 	b := start(t, ask.Options{}, nil)
@@ -532,7 +534,7 @@ func TestLimitOfSandboxes(t *testing.T) {
 	}
 }
 
-// TestHundred: a hundred questions at once are answered, each with its own answer, and nothing stays.
+// TestHundred: a hundred questions at once are answered, each with its own answer, and no sandbox is left.
 func TestHundred(t *testing.T) {
 	t.Parallel()
 	b := start(t, ask.Options{}, func(r messages.Request) messages.Answer { return program("echo answer to " + r.LastText()) })

@@ -41,7 +41,7 @@ func (b *bounded[K, V]) get(k K) (v V, ok bool) {
 	return e.Value.(*entry[K, V]).value, true
 }
 
-// change replaces the value of k by the result of do.
+// change replaces the value of k with the result of do.
 func (b *bounded[K, V]) change(k K, do func(V) (V, int)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,7 +132,7 @@ func (p *programs) put(k key, answer string, cacheable bool) {
 
 func (p *programs) drop(k key) { p.kept.drop(k) }
 
-// turn is a question of a conversation, with its answer.
+// turn is one question of a conversation, and its answer.
 type turn struct{ question, answer, output string }
 
 func (t turn) size() int { return len(t.question) + len(t.answer) + len(t.output) }
@@ -144,7 +144,8 @@ const (
 	maxTurnOutput = 2 << 10
 )
 
-// dialog is a conversation in one sandbox: when that is destroyed, the next question begins a new one.
+// dialog identifies a conversation in one sandbox: after the sandbox is destroyed, the next question begins a new
+// dialog.
 type dialog struct {
 	owner, sandbox string
 	created        int64 // ns

@@ -58,7 +58,7 @@ func LoadComponents(dir string) (*Components, error) {
 	return c, err
 }
 
-// Check returns the error of the first invalid component. The others can be used.
+// Check returns the error of the first invalid component. The valid components can be used.
 func (c *Components) Check() error {
 	for _, kind := range []map[string]component{c.agents, c.commands} {
 		for _, name := range slices.Sorted(maps.Keys(kind)) {
@@ -213,8 +213,8 @@ func (c component) check() error {
 	return nil
 }
 
-// expand puts the user's words into a command: all of them for $ARGUMENTS, and one each for $1 to $9. A command
-// without such places gets them at its end.
+// expand puts the user's words into a command: all of them for $ARGUMENTS, and one each for $1 to $9. If a command has
+// no such placeholder, the words are added at its end.
 func (c component) expand(args string) string {
 	words := strings.Fields(args)
 	pairs := []string{"$ARGUMENTS", args}
@@ -232,7 +232,7 @@ func (c component) expand(args string) string {
 	return text
 }
 
-// composed is the text and the settings that the components of a question add to it.
+// composed is the text and the settings of a question, together with those of its components.
 type composed struct {
 	question, instructions string
 	model, language        string
@@ -286,7 +286,7 @@ func (t *composed) take(c component) {
 	}
 }
 
-// alias are Claude Code's names for models. In a component, each of them means the server's model.
+// alias holds Claude Code's names for models. In a component, each of them means the server's model.
 var alias = map[string]bool{"inherit": true, "sonnet": true, "opus": true, "haiku": true}
 
 func unknown(kind, name string, have map[string]component) error {

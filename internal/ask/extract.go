@@ -74,7 +74,7 @@ func unindent(line string, n int) string {
 }
 
 // extract returns the one program of an answer, or what is wrong with the answer. A block without a language counts as
-// one of the wanted language; a block of another language does not count.
+// a block of the wanted language; a block of another language does not count.
 func extract(text string, want runner.Language) (code string, problem *hutch.Error) {
 	var programs []string
 	var others []string
@@ -100,7 +100,7 @@ func extract(text string, want runner.Language) (code string, problem *hutch.Err
 	return "", refused("the model answered without a program: %s", clip(text, 300))
 }
 
-// unusable says why no program can be taken from a reply; nil if one can.
+// unusable returns why a reply has no usable program, or nil if it has one.
 func (r Reply) unusable(want runner.Language, maxTokens int) *hutch.Error {
 	if r.CutOff {
 		return refused("the model's answer was cut off at its limit of %d tokens: ask with a higher maxTokens", maxTokens)
@@ -109,7 +109,7 @@ func (r Reply) unusable(want runner.Language, maxTokens int) *hutch.Error {
 	return problem
 }
 
-// fenced returns code as the model is to write it.
+// fenced returns code as a fenced block, the form in which the model has to write it.
 func fenced(code string, lang runner.Language) string {
 	mark := "```"
 	for strings.Contains(code, mark) {

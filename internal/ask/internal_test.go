@@ -35,7 +35,7 @@ func TestExtract(t *testing.T) {
 	}
 }
 
-// FuzzExtract: whatever a model writes, a program is a part of it, and an error is one bounded line.
+// FuzzExtract: whatever a model writes, an extracted program is a part of its text, and an error is one bounded line.
 func FuzzExtract(f *testing.F) {
 	for _, seed := range []string{"```python\nprint(1)\n```", "~~~\nx\n~~~~", "``` \n\n```py", "\x1b[2J```", "```python\n\xff\n```"} {
 		f.Add(seed)
@@ -95,7 +95,7 @@ func TestPrices(t *testing.T) {
 	}
 }
 
-// TestFrontMatterOfClaudeCode: its own files are often no YAML.
+// TestFrontMatterOfClaudeCode: Claude Code's own files are often not valid YAML.
 func TestFrontMatterOfClaudeCode(t *testing.T) {
 	t.Parallel()
 	for head, want := range map[string]component{
@@ -114,7 +114,7 @@ func TestFrontMatterOfClaudeCode(t *testing.T) {
 	}
 }
 
-// TestCharacters: the pieces of output are whole characters, and together all of it.
+// TestCharacters: output is passed on in pieces of whole characters, and nothing is lost.
 func TestCharacters(t *testing.T) {
 	t.Parallel()
 	var got []string

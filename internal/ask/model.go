@@ -45,14 +45,15 @@ type Reply struct {
 	// CutOff says that the answer reached its limit of tokens.
 	CutOff bool
 	Usage  hutch.ModelUsage
-	// CacheWrites and CacheReads are the input tokens that the model's cache took and gave: they have other prices.
+	// CacheWrites and CacheReads are the input tokens that were written to the model's cache and read from it: they
+	// have their own prices.
 	CacheWrites, CacheReads int
 }
 
 // Price is the price of a million tokens.
 type Price struct{ Input, Output float64 }
 
-// Prices are by the name of the model, or by the beginning of its name.
+// Prices maps the name of a model, or the beginning of its name, to its price.
 type Prices map[string]Price
 
 // ParsePrice reads INPUT/OUTPUT, such as 3/15.
@@ -78,7 +79,7 @@ func (p Prices) of(model string) (Price, bool) {
 }
 
 // cost returns nil for a model without a price. A token that is written to the model's cache costs a quarter more than
-// one of the input, and one that is read from the cache a tenth.
+// an input token, and a token that is read from the cache costs a tenth.
 func (p Prices) cost(r Reply) *float64 {
 	price, ok := p.of(r.Model)
 	if !ok {

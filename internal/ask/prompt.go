@@ -47,7 +47,7 @@ func (t composed) prompt(q hutch.Question, lang runner.Language, before []turn) 
 	return p
 }
 
-// fileList tells the model which files the program finds.
+// fileList returns the part of a prompt that names the files which the program finds.
 func fileList(files []hutch.QuestionFile) string {
 	if len(files) == 0 {
 		return ""

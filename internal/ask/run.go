@@ -21,7 +21,7 @@ const (
 	cleanTime = 30 * time.Second
 )
 
-// leaving are the sandboxes of answered questions that are being destroyed: an answer does not wait for that. At most
+// leaving destroys the sandboxes of answered questions in the background, so that answers do not wait for it. At most
 // cap(slots) are destroyed in the background; if there are more, their answers wait.
 type leaving struct {
 	slots    chan struct{}
@@ -97,8 +97,9 @@ func (b *box) find(ctx context.Context) (hutch.Sandbox, error) {
 	return sb, err
 }
 
-// network returns the network that the question requests. Without a mode and rules it would become the server's
-// default, but it must be empty; with the mode none, links lead nowhere.
+// network returns the network that the question requests. A network without a mode and rules would become the server's
+// default, but a question's must be empty, so the mode is none. With links it is an allow list, because the mode none
+// blocks links, too.
 func (b *box) network() hutch.Network {
 	n := b.q.Network
 	switch {
@@ -120,11 +121,11 @@ func (b *box) open(ctx context.Context) error {
 	if req.ID == "" {
 		req.OnIdle = hutch.IdleDestroy
 		req.SleepAfter = hutch.InSeconds(defaultModelTime + spareTime)                                                                 // the sandbox waits for the model between programs
-		req.Timeout = hutch.InSeconds((hutch.MaxRepairs+1)*(defaultModelTime+time.Duration(b.q.Timeout)*time.Millisecond) + spareTime) // should we die
+		req.Timeout = hutch.InSeconds((hutch.MaxRepairs+1)*(defaultModelTime+time.Duration(b.q.Timeout)*time.Millisecond) + spareTime) // limits its life if this server dies
 	}
 	sb, err := b.svc.Create(ctx, req)
 	if errors.Is(err, hutch.Exhausted) {
-		b.gone.drain(ctx) // sandboxes of earlier questions count until they are destroyed
+		b.gone.drain(ctx) // sandboxes of earlier questions count toward the limit until they are destroyed
 		sb, err = b.svc.Create(ctx, req)
 	}
 	if err != nil {
@@ -155,8 +156,8 @@ func (b *box) open(ctx context.Context) error {
 	return err
 }
 
-// close destroys the sandbox unless a conversation keeps it, even if the caller has disconnected. It does not wait for
-// that.
+// close destroys the sandbox in the background unless a conversation keeps it. It does so even if the caller has
+// disconnected.
 func (b *box) close(ctx context.Context) {
 	if b.id == "" || b.q.ConversationID != "" {
 		return
@@ -246,7 +247,7 @@ func (o *output) add(piece hutch.Output) error {
 	buf, sent := o.stream(piece.Stream)
 	room := maxOutput - buf.Len()
 	kept := piece.Data[:min(len(piece.Data), room)]
-	if !o.take(2 * len(kept)) { // here, and as text
+	if !o.take(2 * len(kept)) { // one copy in buf, and one as text
 		return errNoRoom
 	}
 	buf.Write(kept)
@@ -271,7 +272,7 @@ func (o *output) send(s hutch.Stream, end int) error {
 	return o.out(hutch.AnswerEvent{Output: &hutch.AnswerOutput{Stream: s, Text: text}})
 }
 
-// flush sends characters that never ended.
+// flush sends the held-back bytes of characters that never became complete.
 func (o *output) flush() error {
 	if err := o.send(hutch.Stdout, o.stdout.Len()); err != nil {
 		return err
@@ -309,7 +310,7 @@ func (b *box) files(ctx context.Context) (map[string]fileMark, error) {
 	return found, err
 }
 
-// Hidden reports whether a file is a tool's own, and no result.
+// Hidden reports whether a file belongs to a tool, and is not a result.
 func Hidden(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.HasPrefix(part, ".") || part == "__pycache__" || part == "node_modules" {

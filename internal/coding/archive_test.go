@@ -74,13 +74,13 @@ func zipped(t *testing.T, data io.Reader) []byte {
 	return b.Bytes()
 }
 
-// onArchive is a request for the scripted agent.
+// onArchive returns a request for the scripted agent to work on an archive.
 func onArchive(t *testing.T, archive io.Reader, prompt string) hutch.AgentRequest {
 	t.Helper()
 	return hutch.AgentRequest{Definition: definitionText(t), Prompt: prompt, Archive: archive, Network: hutch.Network{Mode: hutch.NetworkNone}}
 }
 
-// noneLeft fails if sandboxes are left. They can be on their way.
+// noneLeft fails if sandboxes are left. It waits for sandboxes that are still being destroyed.
 func noneLeft(t *testing.T, svc hutch.Service) {
 	t.Helper()
 	var left []hutch.Sandbox
@@ -140,14 +140,14 @@ func TestArchives(t *testing.T) {
 	}
 }
 
-// TestHostileArchives: each is refused with its fault, or does no harm, and none leaves a sandbox.
+// TestHostileArchives: each archive is refused with an error that names its fault, and leaves no sandbox.
 func TestHostileArchives(t *testing.T) {
 	t.Parallel()
 	c, svc := serve(t)
 	var header bytes.Buffer
 	w := tar.NewWriter(&header)
 	w.WriteHeader(&tar.Header{Name: "zeros", Size: 190 << 20, Mode: 0o644, Typeflag: tar.TypeReg})
-	bomb := zipped(t, io.MultiReader(&header, io.LimitReader(bytesOf{}, 200<<20))) // becomes much more than the disk has
+	bomb := zipped(t, io.MultiReader(&header, io.LimitReader(bytesOf{}, 200<<20))) // unpacks to much more than the disk holds
 	whole := tarOf(t, file("a", strings.Repeat("x", 100_000)))
 	for name, archive := range map[string][]byte{
 		"parent":             tarOf(t, file("../escaped", "x")),
@@ -169,7 +169,7 @@ func TestHostileArchives(t *testing.T) {
 			req := onArchive(t, bytes.NewReader(archive), "ls -a .. /workspace; ls; cat stolen 2>&1 | head -c 100; true")
 			req.Limits = hutch.Limits{Disk: 64}
 			res, err := c.RunAgent(t.Context(), req, nil, nil)
-			if err == nil { // an entry that is left out silently must not be anywhere
+			if err == nil { // leaving out the bad entry silently is not enough
 				t.Errorf("it was accepted: %+v", res)
 				svc.Destroy(t.Context(), res.SandboxID, true)
 				return
@@ -182,12 +182,12 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// bytesOf is without end.
+// bytesOf is an endless reader of zeros.
 type bytesOf struct{}
 
 func (bytesOf) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// formed is the body of a request, from its parts.
+// formed returns a form with the given parts, and its content type.
 func formed(parts ...[2]string) (io.Reader, string) {
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
@@ -198,7 +198,7 @@ func formed(parts ...[2]string) (io.Reader, string) {
 	return &b, w.FormDataContentType()
 }
 
-// TestBadForms: each is refused with its fault, and leaves no sandbox.
+// TestBadForms: each form is refused with an error that names its fault, and leaves no sandbox.
 func TestBadForms(t *testing.T) {
 	t.Parallel()
 	svc := cloning{service{Service: hutchtest.Engine(t, "native", nil)}}
@@ -246,7 +246,8 @@ func TestBadForms(t *testing.T) {
 	noneLeft(t, svc)
 }
 
-// TestRequestInAFormIsCharged: it is held in memory, unlike the archive after it.
+// TestRequestInAFormIsCharged: the JSON part of a form is held in memory, unlike the archive after it, so it is
+// charged.
 func TestRequestInAFormIsCharged(t *testing.T) {
 	t.Parallel()
 	body, kind := formed([2]string{"request", `{"prompt":"` + strings.Repeat("x", 2<<20) + `"}`}, [2]string{"archive", "x"})
@@ -261,8 +262,8 @@ func TestRequestInAFormIsCharged(t *testing.T) {
 	}
 }
 
-// TestRefusedOnOneConnection: a form that is refused before its end leaves its connection to the next request. net/http
-// read the rest of such a body after the handler, and then could not read the next one.
+// TestRefusedOnOneConnection: after a form is refused before its end, its connection serves the next request. It once
+// did not: net/http read the rest of such a body after the handler, and then could not read the next request.
 func TestRefusedOnOneConnection(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
@@ -282,7 +283,7 @@ func TestRefusedOnOneConnection(t *testing.T) {
 	defer c.Close()
 	answers := bufio.NewReader(c)
 	for i := range 20 {
-		head := len(text) - 10_000 // the rest follows when the request was answered
+		head := len(text) - 10_000 // the rest follows after the request is answered
 		io.WriteString(c, text[:head])
 		resp, err := http.ReadResponse(answers, nil)
 		if err != nil {
@@ -316,7 +317,7 @@ func TestSlowArchive(t *testing.T) {
 		part, perr := form.CreateFormFile("archive", "archive.tar")
 		if err = errors.Join(err, perr); err == nil {
 			_, err = part.Write(archive[:1000])
-			<-answered // by a comment
+			<-answered // the first comment has arrived
 			_, werr := part.Write(archive[1000:])
 			err = errors.Join(err, werr, form.Close())
 		}
@@ -341,7 +342,7 @@ func TestSlowArchive(t *testing.T) {
 	}
 }
 
-// TestLeavingWhileItComes: when the client disconnects in the middle of its archive, nothing is left.
+// TestLeavingWhileItComes: when the client disconnects in the middle of its archive, no sandbox is left.
 func TestLeavingWhileItComes(t *testing.T) {
 	t.Parallel()
 	c, svc := serve(t)

@@ -1,20 +1,20 @@
 // Package coding runs coding agents, such as Claude Code, on repositories in sandboxes.
 //
-// A session with an agent is a sandbox with a label, and everything that is done with it is a verb that [hutch.Service]
-// has already, so this package is small. A session begins when the sandbox is created and the repository is cloned or
+// A session with an agent is a sandbox with a label. [hutch.Service] already has the verbs for everything that is done
+// with it, so this package is small. A session begins when the sandbox is created and the repository is cloned or
 // unpacked in it. A prompt is a background process, so it outlives the connection, and its output can be followed
 // again. Several tries are forks of the sandbox. Nothing is kept outside of the sandbox, so a session sleeps, wakes, is
-// copied and is destroyed as a sandbox is.
+// copied and is destroyed like any other sandbox.
 //
-// Three things keep the programs inside from reaching further:
+// Three rules protect everything outside of the sandbox from the programs inside:
 //
 //   - The keys of the model are brokered: the server adds them to requests for one host. A secret that a program
 //     could read is refused.
 //   - Nothing of the repository is run, parsed or followed outside of the sandbox.
-//   - What the agent has changed comes out as one text, a difference. [hutch/internal/patch] reads it, and applies it
-//     to a folder only as a whole.
+//   - What the agent has changed comes out as one text, a diff. [hutch/internal/patch] reads it, and applies it to a
+//     folder only as a whole.
 //
-// The difference is made by a second repository, outside of the agent's own: it has the files as they were before the
+// The diff is made by a second repository, outside of the agent's repository: it has the files as they were before the
 // first prompt. So it does not matter what the agent does with branches, commits, filters and settings of git.
 package coding
 
@@ -46,14 +46,14 @@ const (
 )
 
 const (
-	// defaultTimeout ends a prompt that does not name its time.
+	// defaultTimeout is the time limit of a prompt that sets none.
 	defaultTimeout = time.Hour
-	// defaultKeep is how long a session is there at all.
+	// defaultKeep is the lifetime of a session.
 	defaultKeep = 7 * 24 * time.Hour
-	setUpTime   = 10 * time.Minute // set up time of what git does with a large repository
+	setUpTime   = 10 * time.Minute // for git's work on a large repository
 )
 
-// Service is what an agent's sandbox is made with.
+// Service has the verbs that sessions need.
 type Service interface {
 	hutch.Service
 	Secrets(ctx context.Context) ([]hutch.Secret, error)
@@ -73,8 +73,8 @@ type Repository struct {
 	Unpack func(ctx context.Context, svc hutch.Service, sandbox, folder string) error
 }
 
-// Open makes a session: a sandbox in which the repository is, and the agent that the definition describes. What req
-// sets wins over the definition.
+// Open makes a session: a sandbox with the repository and the definition's agent. Settings in req override those of the
+// definition.
 func Open(ctx context.Context, svc Service, d Definition, req hutch.CreateRequest, repo Repository) (_ *Session, err error) {
 	if err := d.check(); err != nil {
 		return nil, err
@@ -106,8 +106,8 @@ func Open(ctx context.Context, svc Service, d Definition, req hutch.CreateReques
 		return nil, err
 	}
 	if len(req.Network.Allow) != len(final.Allow) {
-		// The sandbox could reach the host of the repository only for the clone. A deceived agent could send data
-		// there.
+		// The host of the repository was allowed only for the clone. From now on it is blocked, because a deceived
+		// agent could send data there.
 		if _, err := svc.SetNetwork(ctx, s.ID, final); err != nil {
 			return nil, err
 		}
@@ -138,7 +138,7 @@ func Begin(ctx context.Context, svc Service, t Task) (*Session, string, error) {
 	return s, process, nil
 }
 
-// destroy removes the session, also when its caller has gone or has reached a limit.
+// destroy removes the session, even if its caller has disconnected or has reached a limit.
 func (s *Session) destroy(ctx context.Context) {
 	ctx, cancel := compat.Cleanup(ctx)
 	defer cancel()
@@ -172,7 +172,7 @@ func (d Definition) request(ctx context.Context, svc Service, req hutch.CreateRe
 	return d.from(ctx, svc, req)
 }
 
-// takeKeys asks for the secrets. It refuses one that a program in the sandbox could read.
+// takeKeys adds the secrets of the agent to the request. It refuses a secret that a program in the sandbox could read.
 func (d Definition) takeKeys(ctx context.Context, svc Service, req *hutch.CreateRequest) error {
 	if len(d.Keys) == 0 {
 		return nil
@@ -206,7 +206,7 @@ func (d Definition) takeKeys(ctx context.Context, svc Service, req *hutch.Create
 	return nil
 }
 
-// from chooses the template or image with the program.
+// from chooses the template or image that has the agent's program.
 func (d Definition) from(ctx context.Context, svc hutch.Service, req hutch.CreateRequest) (hutch.CreateRequest, error) {
 	if req.Template != "" || req.Snapshot != "" {
 		return req, nil
@@ -235,8 +235,8 @@ func (d Definition) from(ctx context.Context, svc hutch.Service, req hutch.Creat
 }
 
 // Find returns the session of a sandbox. Without a definition it uses the known definition with the name in the
-// sandbox's label. If there is none, because the agent is one of the caller's own, the session can be looked at,
-// stopped and copied, but not prompted.
+// sandbox's label. If no known definition has this name, because the caller defined the agent, the session can be
+// looked at, stopped and copied, but not prompted.
 func Find(ctx context.Context, svc hutch.Service, id string, d Definition) (*Session, error) {
 	sb, err := svc.Sandbox(ctx, id)
 	switch {

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
-// scripted is an agent without a model: it does what the prompt says, in the language of bash.
+// scripted is an agent without a model: it runs the prompt as a bash script.
 func scripted(t testing.TB) coding.Definition {
 	t.Helper()
 	text, err := os.ReadFile("testdata/scripted.yaml")
@@ -45,7 +45,8 @@ type service struct {
 
 func (s service) Secrets(context.Context) ([]hutch.Secret, error) { return s.secrets, nil }
 
-// folder is a repository as strangers may make one.
+// folder returns a folder with a repository that has what a stranger could put into one: links, filters, hooks, a
+// password.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -137,7 +138,8 @@ func onEach(t *testing.T, test func(t *testing.T, svc coding.Service)) {
 	}
 }
 
-// TestFolder: an agent works on a copy of a folder, does what it likes with git, and its change is put into the folder.
+// TestFolder: an agent works on a copy of a folder, does what it likes with git, and its change is applied to the
+// folder.
 func TestFolder(t *testing.T) {
 	onEach(t, func(t *testing.T, svc coding.Service) {
 		dir := folder(t)
@@ -256,7 +258,7 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// TestHostileAgents: whatever an agent leaves behind, the difference is one that can be applied, or an error that says why.
+// TestHostileAgents: whatever an agent leaves in the folder, its diff can be applied, or an error says why not.
 func TestHostileAgents(t *testing.T) {
 	t.Parallel()
 	svc := service{Service: hutchtest.Engine(t, "native", nil)}
@@ -302,7 +304,7 @@ func (s service) remove(t *testing.T, id string) error {
 	return err
 }
 
-// TestOutputOfAnyKind: lines that are cut, long, or of no form become events, and the end has its code.
+// TestOutputOfAnyKind: cut, long and malformed lines become events, and the result has the exit code.
 func TestOutputOfAnyKind(t *testing.T) {
 	t.Parallel()
 	svc := service{Service: hutchtest.Engine(t, "native", nil)}
@@ -362,7 +364,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestBeginLeavesNothing: a session whose first prompt cannot begin is destroyed, because it is of no use.
+// TestBeginLeavesNothing: a session whose first prompt cannot begin is destroyed, because it would be useless.
 func TestBeginLeavesNothing(t *testing.T) {
 	t.Parallel()
 	svc := service{Service: hutchtest.Engine(t, "native", nil)}
@@ -405,8 +407,8 @@ func TestWorksAlone(t *testing.T) {
 	}
 }
 
-// TestOnePromptAtATime: of callers that prompt one session at once, one is served, with its own prompt; the others are refused, and
-// leave nothing that looks like a prompt.
+// TestOnePromptAtATime: when several callers prompt one session at once, one caller is served, with its own prompt. The
+// others are refused, and leave nothing that looks like a prompt.
 func TestOnePromptAtATime(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
@@ -444,7 +446,7 @@ func TestOnePromptAtATime(t *testing.T) {
 	}
 }
 
-// TestSleepsAsBefore: when agents have ended, whether they were followed or not, a sandbox sleeps as its owner said.
+// TestSleepsAsBefore: after agents have ended, followed or not, a sandbox sleeps after the time that its owner has set.
 func TestSleepsAsBefore(t *testing.T) {
 	t.Parallel()
 	svc := service{Service: hutchtest.Engine(t, "native", nil)}
@@ -468,14 +470,14 @@ func TestSleepsAsBefore(t *testing.T) {
 	}
 }
 
-// stubborn is a service that changes no sandbox.
+// stubborn is a service that refuses to change a sandbox.
 type stubborn struct{ service }
 
 func (stubborn) Update(context.Context, string, hutch.UpdateRequest) (hutch.Sandbox, error) {
 	return hutch.Sandbox{}, hutch.Errorf(hutch.Exhausted, "not now")
 }
 
-// TestForks: copies live as long as their original was to live. Either all of them are made or none.
+// TestForks: copies have the lifetime that their original was created with. Either all copies are made or none.
 func TestForks(t *testing.T) {
 	t.Parallel()
 	svc := service{Service: hutchtest.Engine(t, "native", nil)}
@@ -503,7 +505,7 @@ func TestForks(t *testing.T) {
 	}
 }
 
-// TestPasswordsInURLs: no error repeats one.
+// TestPasswordsInURLs: no error repeats a password.
 func TestPasswordsInURLs(t *testing.T) {
 	t.Parallel()
 	svc := service{Service: hutchtest.Engine(t, "native", nil)}
@@ -515,7 +517,7 @@ func TestPasswordsInURLs(t *testing.T) {
 	}
 }
 
-// TestOpenLeavesNothing: a repository that cannot be brought in leaves no sandbox.
+// TestOpenLeavesNothing: a repository that cannot be cloned or unpacked leaves no sandbox.
 func TestOpenLeavesNothing(t *testing.T) {
 	t.Parallel()
 	svc := service{Service: hutchtest.Engine(t, "native", nil)}
@@ -538,7 +540,7 @@ func TestOpenLeavesNothing(t *testing.T) {
 	}
 }
 
-// large is a folder with a file that has holes only.
+// large returns a folder with a large sparse file, which takes no space on the disk.
 func large(t *testing.T) string {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"big": ""})

@@ -15,7 +15,7 @@ import (
 	"hutch/internal/yamlfault"
 )
 
-// Definition says how the command line of a coding agent is used without a person.
+// Definition describes how to run the command-line program of a coding agent without a person.
 type Definition struct {
 	Name string `yaml:"name"`
 	// Image is the template or image with the program. A request can name another.
@@ -27,7 +27,7 @@ type Definition struct {
 	Resume string `yaml:"resume,omitempty"`
 	// Format is what Command prints: claude, codex, gemini, opencode, or text, which is the default.
 	Format string `yaml:"format,omitempty"`
-	// Keys are what the agent needs for its model. They are never in the sandbox.
+	// Keys are the credentials that the agent needs for its model. They are never in the sandbox.
 	Keys []Key `yaml:"keys,omitempty"`
 	// Env is for all programs in the sandbox.
 	Env map[string]string `yaml:"env,omitempty"`
@@ -41,16 +41,16 @@ type Definition struct {
 // Key is a credential that the server adds to the agent's requests for one host.
 type Key struct {
 	Secret string `yaml:"secret"` // the name of a brokered secret
-	// Variable is the environment variable in which the program expects it. Default: Secret.
+	// Variable is the environment variable in which the program expects the key. Default: Secret.
 	Variable string `yaml:"variable,omitempty"`
-	// Host is where the program sends it.
+	// Host is the host to which the program sends the key.
 	Host string `yaml:"host"`
-	// BaseURL is the variable that sends the program to another host. It is set if the secret is brokered for another
-	// host than Host, such as a gateway of yours.
+	// BaseURL is the environment variable that points the program to another host. It is set if the secret is brokered
+	// for a host other than Host, such as your own gateway.
 	BaseURL string `yaml:"baseURL,omitempty"`
 }
 
-// use returns how a request asks for the secret.
+// use returns the secret as a request names it: SECRET or VARIABLE=SECRET.
 func (k Key) use() string {
 	if k.Variable == "" {
 		return k.Secret

@@ -9,7 +9,7 @@ import (
 	"hutch/internal/coding"
 )
 
-// TestShipped: the definitions that Hutch has are right.
+// TestShipped: the definitions that Hutch ships are valid.
 func TestShipped(t *testing.T) {
 	t.Parallel()
 	names := coding.Names()
@@ -26,7 +26,7 @@ func TestShipped(t *testing.T) {
 	}
 }
 
-// TestBadDefinitions: each names the field that is wrong.
+// TestBadDefinitions: each error names the field that is wrong.
 func TestBadDefinitions(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -1,4 +1,4 @@
 package coding
 
-// NewHandlerThatPings is [NewHandler] with another time between comments.
+// NewHandlerThatPings is [NewHandler] with a given time between the comments that keep a connection alive.
 var NewHandlerThatPings = newHandler

@@ -40,8 +40,8 @@ func FromFolder(dir string) func(context.Context, hutch.Service, string, string)
 	}
 }
 
-// FromArchive brings the files of an archive into the sandbox, as [FromFolder] does those of a folder. The archive is unpacked inside,
-// and nothing of it is read elsewhere.
+// FromArchive brings the files of an archive into the sandbox, as [FromFolder] does with a folder. The archive is
+// unpacked inside the sandbox, and is not parsed anywhere else.
 func FromArchive(r io.Reader) func(context.Context, hutch.Service, string, string) error {
 	return func(ctx context.Context, svc hutch.Service, sandbox, folder string) error {
 		in := bufio.NewReader(r)
@@ -103,9 +103,9 @@ func leftOut(name string, isDir bool) bool {
 		switch {
 		case len(below) == 0:
 			return !isDir
-		case below[0] == "hooks", below[0] == "commondir", strings.HasPrefix(below[0], "config"): // commondir names another folder with both
+		case below[0] == "hooks", below[0] == "commondir", strings.HasPrefix(below[0], "config"): // commondir names another folder, with hooks and config
 			return true
-		case below[0] == "modules", below[0] == "worktrees": // of submodules, whose names can have slashes, and of other working trees
+		case below[0] == "modules", below[0] == "worktrees": // folders of submodules, whose names can have slashes, and of other working trees
 			return strings.HasPrefix(below[len(below)-1], "config") || strings.Contains(name, "/hooks/")
 		}
 		return false

@@ -25,7 +25,8 @@ const (
 // maxText bounds the text of an event, in bytes.
 const maxText = 64 << 10
 
-// formats read a line that is not empty. They skip unknown events, and return a line in another form as a Log.
+// formats has a function for each format, which reads a line that is not empty. It skips unknown events, and returns a
+// line in another form as a Log.
 var formats = map[string]func([]byte) []Event{
 	"text": func(line []byte) []Event {
 		return []Event{{Type: Said, Text: text.Head(string(line), maxText, " …")}}
@@ -36,7 +37,7 @@ var formats = map[string]func([]byte) []Event{
 	"opencode": inJSON(opencode),
 }
 
-// inJSON reads lines that are objects.
+// inJSON returns a function that reads lines which are JSON objects.
 func inJSON[T any](read func(T) []Event) func([]byte) []Event {
 	return func(line []byte) []Event {
 		var v T
@@ -75,7 +76,7 @@ type block struct {
 	IsError          bool  `json:"is_error"`
 }
 
-// blocks are a list of blocks, or a text.
+// blocks is a list of blocks. In JSON it can also be a text.
 type blocks []block
 
 func (b *blocks) UnmarshalJSON(data []byte) error {
@@ -112,7 +113,7 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// first is the beginning of a list. A few bytes of an element can be many in memory.
+// first is a list of which only the first maxElements are kept: a few bytes of JSON can take much more memory.
 type first[T any] []T
 
 const maxElements = 1000
@@ -163,7 +164,7 @@ func claude(l claudeLine) (events []Event) {
 	return events
 }
 
-// purpose returns what a tool is used for, in few words: the field that says the most, or all of them.
+// purpose returns in a few words what a tool is used for: its most telling input field, or all fields.
 func purpose(input json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(input, &fields) != nil {

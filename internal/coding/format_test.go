@@ -68,7 +68,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestLinesThatCostMuch: what an agent prints costs the server little more than its bytes.
+// TestLinesThatCostMuch: long lines of an agent, with deep nesting or many elements, cost the server little time.
 func TestLinesThatCostMuch(t *testing.T) {
 	t.Parallel()
 	const levels = 4500 // JSON has at most 10,000
@@ -81,14 +81,14 @@ func TestLinesThatCostMuch(t *testing.T) {
 		if err := d.add(hutch.Output{Stream: hutch.Stdout, Data: []byte(line)}); err != nil || events > maxElements {
 			t.Errorf("%s: %d events, %v", name, events, err)
 		}
-		if took := time.Since(began); took > 10*time.Second { // it is milliseconds; it was minutes
+		if took := time.Since(began); took > 10*time.Second { // it takes milliseconds; it used to take minutes
 			t.Errorf("%s: a line of %d bytes took %v", name, len(line), took)
 		}
 	}
 }
 
-// TestLinesTakeRoom: a line of usual length is read whether or not the server has room; of a longer one it keeps what there is
-// room for, and only once.
+// TestLinesTakeRoom: a line of usual length is read even if the memory budget is used up. A longer line is cut to what
+// the budget allows, and the budget is charged once for several such lines.
 func TestLinesTakeRoom(t *testing.T) {
 	t.Parallel()
 	room, longest := 0, 0
@@ -130,7 +130,7 @@ func TestLinesTakeRoom(t *testing.T) {
 	}
 }
 
-// TestLongLog: what an agent prints outside of its stream has the same bound as the stream.
+// TestLongLog: a line that an agent prints to stderr is cut to the same length as the text of an event.
 func TestLongLog(t *testing.T) {
 	t.Parallel()
 	longest := 0
@@ -140,7 +140,8 @@ func TestLongLog(t *testing.T) {
 	}
 }
 
-// TestUsageThatJSONHasNot: an agent that says it has cost more than a number can be still has a result.
+// TestUsageThatJSONHasNot: an agent whose reported costs add up to infinity, which JSON does not have, still has a
+// result.
 func TestUsageThatJSONHasNot(t *testing.T) {
 	t.Parallel()
 	d := decoder{read: formats["claude"], show: func(Event) error { return nil }}

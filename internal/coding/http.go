@@ -22,7 +22,7 @@ import (
 	"hutch/internal/problem"
 )
 
-// Prefix is below what [NewHandler] answers.
+// Prefix begins the paths of all routes of [NewHandler].
 const Prefix = "/agents"
 
 // writeTime is how long a client can take to read a piece of an answer.
@@ -55,11 +55,13 @@ func isForm(r *http.Request) bool {
 //	POST /agents/tries            an AgentRequest: begins several sessions
 //	GET  /agents/{tries}/tries    follows them again
 //
-// The answer is an AgentResult or, of several tries, AgentTries, when the agents have ended or, with Accept
-// text/event-stream, events: session, with its id; event, an AgentEvent; and last end or error. The agents continue
-// when the client disconnects. What the API does is verbs of svc, so it gives a token no more than the verbs do.
+// The answer comes when the agents have ended: an AgentResult or, for several tries, AgentTries. With Accept
+// text/event-stream the answer is a stream of events: session, with its id; event, an AgentEvent; and last end or
+// error. The agents continue when the client disconnects. The API only calls verbs of svc, so a token can do no more
+// here than with the verbs themselves.
 //
-// The body of a request that begins is JSON, or a form with the parts request, in JSON, and archive, with the files.
+// The body of a request that begins sessions is JSON, or a form with the parts request, in JSON, and archive, with the
+// files.
 func NewHandler(svc Service) http.Handler { return newHandler(svc, pingTime) }
 
 func newHandler(svc Service, ping time.Duration) http.Handler {
@@ -83,7 +85,7 @@ func (h *handler) routes() map[string]http.HandlerFunc {
 	}
 }
 
-// Routes returns what [NewHandler] answers, each a method and a path: api/openapi.yaml is held to them.
+// Routes returns the routes of [NewHandler], each a method and a path. A test compares them with api/openapi.yaml.
 func Routes() []string { return slices.Sorted(maps.Keys((&handler{}).routes())) }
 
 // body reads the JSON of a request. An unknown field is an error.
@@ -108,7 +110,7 @@ func decode(b []byte, to any) error {
 	return nil
 }
 
-// asked returns the request of a body in JSON, or of a form with an archive after it.
+// asked reads the request from a body in JSON, or from a form in which the archive follows the request.
 func asked(w http.ResponseWriter, r *http.Request) (req hutch.AgentRequest, err error) {
 	if !isForm(r) {
 		return req, body(w, r, &req)
@@ -148,7 +150,7 @@ func asked(w http.ResponseWriter, r *http.Request) (req hutch.AgentRequest, err 
 	return req, nil
 }
 
-// arriving is an archive whose client can go away before its end.
+// arriving is an archive that is still being received: its client can disconnect before the end.
 type arriving struct{ part io.Reader }
 
 func (a arriving) Read(b []byte) (int, error) {
@@ -290,7 +292,7 @@ type work interface {
 	follow(ctx context.Context, show func(Event) error) (any, error)
 }
 
-// begunSession is the event session.
+// begunSession is the data of an event of type session.
 type begunSession struct {
 	SandboxID string `json:"sandboxId"`
 	Agent     string `json:"agent"`

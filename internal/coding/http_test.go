@@ -88,7 +88,7 @@ func TestOverHTTP(t *testing.T) {
 	}
 }
 
-// TestBadRequests: each is refused with its fault, and leaves no sandbox.
+// TestBadRequests: each request is refused with an error that names its fault, and leaves no sandbox.
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	svc := cloning{service{Service: hutchtest.Engine(t, "native", nil)}}
@@ -181,8 +181,8 @@ func (full) Read([]byte) (int, error) {
 	return 0, hutch.Errorf(hutch.Exhausted, "there is no room")
 }
 
-// TestBodiesTakeRoom: a short JSON text can become large when it is decoded, which the caller's memory budget bounds.
-// The error for a body that exceeds the budget says so.
+// TestBodiesTakeRoom: a short JSON text can become large when it is decoded; the caller's memory budget bounds its
+// size. The error for a body that exceeds the budget says so.
 func TestBodiesTakeRoom(t *testing.T) {
 	t.Parallel()
 	h := coding.NewHandler(nil)

@@ -13,14 +13,13 @@ import (
 	"hutch/internal/patch"
 )
 
-// maxDiff is the longest difference, in bytes.
+// maxDiff is the longest diff, in bytes.
 const maxDiff = 32 << 20
 
-// held is how many copies of a difference are in the server's memory until its caller has read it: bytes, text, and
-// JSON.
+// held is how many copies of a diff are in the server's memory until the caller has read it: bytes, text, and JSON.
 const held = 4
 
-// withHost adds the host of a repository to what the sandbox reaches.
+// withHost adds the host of a repository to the hosts that the sandbox can reach.
 func withHost(n hutch.Network, address string) (hutch.Network, error) {
 	host := hostOf(address)
 	if host == "" || n.Mode == hutch.NetworkNone || n.Mode == hutch.NetworkOpen {
@@ -63,7 +62,7 @@ func (s *Session) fetch(ctx context.Context, repo Repository) error {
 }
 
 // prepare begins the scripts below. Our repository has the agent's files as its working tree, and settings of its own. Its
-// attributes come before those of the files: they let git take every file byte by byte, and run no filter.
+// attributes override those of the files, so that git stores every file byte for byte, and runs no filter.
 const prepare = `set -u
 unset $(env | sed -n 's/^\(GIT_[A-Z_]*\)=.*/\1/p') 2>/dev/null
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_OPTIONAL_LOCKS=0
@@ -83,8 +82,8 @@ files() {
 }
 `
 
-// rememberScript keeps the files as they are. A folder without a repository becomes one, as agents expect. Files that the
-// agent's repository has, although it ignores them, are kept, too.
+// rememberScript records the files as they are. A folder without a repository becomes a repository, because agents
+// expect one. Files that the agent's repository both ignores and tracks are recorded, too.
 const rememberScript = prepare + `
 if [ ! -e .git ] || [ -d .git -a ! -e .git/config ]; then git init -q . || exit 1; fi
 git init -q --bare --template= "$base" || exit 1
@@ -98,8 +97,8 @@ tree=$(own write-tree) && own update-ref refs/base "$tree"
 `
 
 // diffScript prints what has changed since the session began. It works on a copy of the index, because several callers
-// can ask at once, and a caller that disconnected can have left a lock behind. The copy keeps the time of the original,
-// because git compares it with the times of files to find those that it must read again.
+// can ask at once, and a caller that disconnected can have left a lock. The copy has the modification time of the
+// original: git compares this time with those of the files to find the files that it must read again.
 const diffScript = prepare + `
 mine=$(mktemp -d "$base/diff.XXXXXX") || exit 1
 trap 'rm -rf "$mine"' EXIT
@@ -110,7 +109,7 @@ tree=$(own write-tree) || exit 1
 own diff --binary --full-index --no-renames --no-color --no-ext-diff --no-textconv --src-prefix=a/ --dst-prefix=b/ --submodule=short refs/base "$tree"
 `
 
-// remember keeps the files as the agent finds them.
+// remember records the files as the agent finds them.
 func (s *Session) remember(ctx context.Context) error {
 	return s.run(ctx, rememberScript, nil, base, Folder)
 }

@@ -24,7 +24,7 @@ type Tries struct {
 	list []try
 }
 
-// try is one of these sessions. err is why its agent cannot be followed.
+// try is one session of [Tries]. err is why its agent cannot be followed.
 type try struct {
 	number  int
 	session *Session
@@ -67,7 +67,7 @@ func Try(ctx context.Context, svc Service, task Task, count int) (_ *Tries, err 
 	return t, nil
 }
 
-// destroyAll removes sessions, also when their caller has gone or has reached a limit.
+// destroyAll removes sessions, even if their caller has disconnected or has reached a limit.
 func destroyAll(ctx context.Context, list []*Session) {
 	var wg sync.WaitGroup
 	for _, s := range list {
@@ -76,7 +76,7 @@ func destroyAll(ctx context.Context, list []*Session) {
 	wg.Wait()
 }
 
-// findTries returns those of the tries that are still there, by number.
+// findTries returns the tries that still exist, sorted by number.
 func findTries(ctx context.Context, svc hutch.Service, id string, d Definition) (*Tries, error) {
 	if err := hutch.CheckID(id); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (t *Tries) Follow(ctx context.Context, show func(Event) error) (hutch.Agent
 	return all, context.Cause(ctx)
 }
 
-// Stop ends the agents, also when their caller has gone.
+// Stop ends the agents, even if their caller has disconnected.
 func (t *Tries) Stop(ctx context.Context) {
 	ctx, cancel := compat.Cleanup(ctx)
 	defer cancel()

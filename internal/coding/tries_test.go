@@ -19,7 +19,8 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// TestTries: agents work at once in copies of one repository that was brought in once, and each has its own difference.
+// TestTries: agents work at once in copies of one repository, which is brought in once, and each agent has its own
+// diff.
 func TestTries(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, svc coding.Service) {
@@ -88,7 +89,7 @@ func TestTries(t *testing.T) {
 	})
 }
 
-// TestTryThatFails: one agent that fails, and one whose difference cannot be had, do not take the results of the others away.
+// TestTryThatFails: if one agent fails, and the diff of another cannot be made, the results of the others are not lost.
 func TestTryThatFails(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t)
@@ -116,7 +117,7 @@ type limited struct {
 	nth   int64
 	calls *atomic.Int64
 	err   error
-	stop  func() // called with it
+	stop  func() // called before the call is refused
 }
 
 func (l limited) reached(verb string) error {
@@ -151,7 +152,8 @@ func (l limited) StartProcess(ctx context.Context, sandbox string, req hutch.Pro
 	return l.cloning.StartProcess(ctx, sandbox, req)
 }
 
-// TestLimitsAmongTries: a limit that is reached at the third of four tries, or a caller that leaves there, leaves nothing.
+// TestLimitsAmongTries: if a limit is reached at the third of four tries, or the caller disconnects there, nothing is
+// left.
 func TestLimitsAmongTries(t *testing.T) {
 	t.Parallel()
 	full := hutch.Errorf(hutch.Exhausted, "the limit of operations is reached")

@@ -15,8 +15,9 @@ import (
 	"hutch/internal/text"
 )
 
-// commandOf is the command of a prompt. It records the earlier setting of how long the sandbox stays awake without use (see
-// stayAwake), and has the agent's time limit in seconds. The agent's program begins when its prompt has arrived: see [Session.Start].
+// commandOf is the format of a prompt's command. Its values are the earlier SleepAfter of the sandbox (see stayAwake),
+// the agent's time limit in seconds, and a script that starts the agent when its prompt has arrived: see
+// [Session.Start].
 const commandOf = ": %v; exec timeout -k 5 %v bash -c %s"
 
 // takePrompt writes the prompt's file once the whole prompt has arrived. Until then the file belongs to an earlier
@@ -102,8 +103,9 @@ func (s *Session) Start(ctx context.Context, text string, timeout time.Duration)
 	return p.ID, nil
 }
 
-// sendPrompt gives a process its prompt, if no earlier one is at work. Two callers can both have found the agent idle; the processes they
-// started are in the sandbox's list in one order, and only the first of them gets a prompt.
+// sendPrompt gives a process its prompt, if no earlier prompt is at work. Two callers can both have found the agent
+// idle. The processes that they started are in the sandbox's list in one order, and only the first of them gets a
+// prompt.
 func (s *Session) sendPrompt(ctx context.Context, process, text string) error {
 	list, err := s.processes(ctx)
 	if err != nil {
@@ -234,7 +236,7 @@ func atItsLimit(p hutch.Process) bool {
 	return p.EndTime != nil && p.EndTime.Sub(p.StartTime).Seconds() > limit-1 // the clock can have been adjusted
 }
 
-// addDiff adds the difference.
+// addDiff adds the session's diff to a result.
 func (s *Session) addDiff(ctx context.Context, res *hutch.AgentResult) error {
 	diff, sum, err := s.Diff(ctx)
 	if err != nil {
@@ -248,7 +250,7 @@ func (s *Session) addDiff(ctx context.Context, res *hutch.AgentResult) error {
 type decoder struct {
 	read    func(line []byte) []Event
 	show    func(Event) error
-	take    func(bytes int) bool // whether there is room in memory
+	take    func(bytes int) bool // charges memory to the caller; false if the budget has no room
 	pending map[hutch.Stream]*begun
 	answer  string
 	usage   hutch.AgentUsage
@@ -258,13 +260,13 @@ type decoder struct {
 // begun is a line without its end.
 type begun struct {
 	text []byte
-	room int // room that was taken
+	room int // length for which memory was charged, in bytes
 }
 
 const (
 	// maxLine bounds a line that an agent prints, in bytes. A longer one is cut.
 	maxLine = 4 << 20
-	// freeLine is what a line has without asking for room.
+	// freeLine is how many bytes of a line are kept without being charged.
 	freeLine = 64 << 10
 )
 
@@ -294,7 +296,7 @@ func (d *decoder) add(o hutch.Output) error {
 	return nil
 }
 
-// extend adds as much to a line as there is room for. The bytes of the line that were read already take some of the room, too.
+// extend adds a piece to a line, up to maxLine. It drops the piece if the memory budget has no room for it.
 func (d *decoder) extend(line *begun, piece []byte) {
 	piece = piece[:min(len(piece), maxLine-len(line.text))]
 	if more := len(line.text) + len(piece) - line.room; more > 0 {

@@ -16,7 +16,7 @@ import (
 	"hutch/internal/httpio"
 )
 
-// smallAnswer is the longest answer that does not count as memory of the caller, in bytes.
+// smallAnswer is the longest answer that is not charged to the caller's memory budget, in bytes.
 const smallAnswer = 128 << 10
 
 // Encode returns v as JSON without escapes for < and &. A large v is charged to the caller before it is encoded;
@@ -92,7 +92,7 @@ func length(v reflect.Value) (n int) {
 	return n + 8 // for a number, or for punctuation
 }
 
-// RetryAfter sets the header of that name, for an error that says when to try again.
+// RetryAfter sets the header Retry-After, for an error that says when to try again.
 func RetryAfter(w http.ResponseWriter, err error) {
 	if seconds, ok := hutch.AsError(err).RetryAfter(); ok {
 		w.Header().Set("Retry-After", strconv.Itoa(seconds))

@@ -1,7 +1,7 @@
 // Package compat has the code that the translations of other APIs share. Each translation is a package below: it turns
 // the requests of another API's clients into calls of a hutch.Service, and the answers into the form that those clients
-// read. It does not know the engine and makes no decisions about rights: a guard is in front of it, and policy after
-// it.
+// read. A translation does not know the engine and makes no decisions about rights: a guard checks each request first,
+// and policies check each call.
 package compat
 
 import (
@@ -82,7 +82,7 @@ func Decode(b []byte, v any) error {
 	}
 }
 
-// Calls are the requests that a surface is answering, which end with the server.
+// Calls are the open requests of a surface, which is the API for one kind of client. They end with the server.
 type Calls struct {
 	surface string
 	ctx     context.Context
@@ -97,10 +97,10 @@ func NewCalls(surface string) *Calls {
 	return c
 }
 
-// Begin returns the request with a context that ends when Close is called. Its calls find only the caller's own
-// sandboxes: these surfaces create a sandbox when it is first used, under an id that others can know. So another owner
-// could share a sandbox with that id, and receive data that is meant for the new sandbox. The handler calls done before
-// it returns.
+// Begin returns the request with a context that ends when Close is called. Calls in this context find only the caller's
+// own sandboxes. Otherwise another owner could receive the caller's data: surfaces create a sandbox when it is first
+// used, under an id that others can know, and another owner could share a sandbox with that id. The handler calls done
+// before it returns.
 func (c *Calls) Begin(r *http.Request) (_ *http.Request, done func()) {
 	c.under.Add(1)
 	ctx, end := caller.Until(caller.OwnOnly(caller.WithSurface(r.Context(), c.surface)), c.ctx)
@@ -111,7 +111,7 @@ func (c *Calls) Begin(r *http.Request) (_ *http.Request, done func()) {
 }
 
 // Go runs f after the request of ctx has ended, for the same caller. The context of f ends with the caller's token and
-// with Close, and the memory of f is given back when f returns.
+// with Close. The memory that is charged in f is released when f returns.
 func (c *Calls) Go(ctx context.Context, f func(context.Context)) {
 	ctx, free := caller.OwnBudget(context.WithoutCancel(ctx))
 	ctx, end := caller.Until(ctx, c.ctx)

@@ -37,8 +37,8 @@ func TestManyValues(t *testing.T) {
 	}
 }
 
-// TestEncodeLongText: an answer that exceeds the memory budget is refused before it is made. A program can write what is six
-// times as long in JSON. The test is not parallel, because it measures what the process allocates.
+// TestEncodeLongText: an answer that exceeds the memory budget is refused before it is made. Output of a program can be
+// six times as long in JSON. The test is not parallel, because it measures what the process allocates.
 func TestEncodeLongText(t *testing.T) {
 	account, end := membudget.New(64<<20, 64<<20).Open("ada")
 	defer end()

@@ -8,7 +8,7 @@ import (
 	"hutch"
 )
 
-// Throttle says for each of many names when it is time to repeat an action.
+// Throttle determines for each of many names when it is time to repeat an action.
 type Throttle struct {
 	every time.Duration
 	mu    sync.Mutex
@@ -38,7 +38,7 @@ func (s *Throttle) Due(name string) bool {
 	return true
 }
 
-// Forget makes it time again.
+// Forget makes the action due at once.
 func (s *Throttle) Forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func NewKeeper(svc hutch.Service, keep time.Duration) *Keeper {
 	return &Keeper{svc, keep, NewThrottle(keep / 24)}
 }
 
-// Use calls do for the sandbox of a request, which has its id; see [Keeper.Look]. A missing sandbox is created first.
+// Use calls do for the sandbox with the id in req; see [Keeper.Look]. If the sandbox is missing, it is created first.
 func (k *Keeper) Use(ctx context.Context, req hutch.CreateRequest, do func() error) error {
 	err := k.Look(ctx, req.ID, do)
 	if !Missing(err) {

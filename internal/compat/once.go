@@ -33,8 +33,8 @@ func Once(ctx context.Context, svc hutch.Service, log *slog.Logger, req hutch.Cr
 	return do(sb.ID)
 }
 
-// The programs of a burst wait for each other's sandboxes for this long. The first pause is the
-// shortest, and later ones are longer, because each try counts as an operation of the caller.
+// Programs that are started in a burst wait for each other's sandboxes, up to burstTime. The first pause is the
+// shortest, and later pauses are longer, because each try counts as an operation of the caller.
 const (
 	burstTime     = 20 * time.Second
 	shortestPause = 100 * time.Millisecond

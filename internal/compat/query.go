@@ -16,8 +16,8 @@ func CheckQuery(r *http.Request, known ...string) error {
 	return CheckQueryWithLists(r, nil, known...)
 }
 
-// CheckQueryWithLists does the same as CheckQuery, for a call with parameters that are lists: those can be given
-// several times.
+// CheckQueryWithLists does the same as CheckQuery, for a call with parameters that are lists: such parameters can be
+// given several times.
 func CheckQueryWithLists(r *http.Request, lists []string, known ...string) error {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

@@ -20,10 +20,11 @@ import (
 
 // reconcileClaim gives a claim its Sandbox, and reports the readiness of the Sandbox as the claim's.
 //
-// The claim's annotation names the Sandbox before anything else changes. So a claim never takes two, and no step has to be
-// undone after a controller has died: the next one finds the name, and takes or makes that Sandbox.
+// The claim's annotation names the Sandbox before anything else changes. So a claim never takes two Sandboxes, and no
+// step has to be undone after a controller has died: the next controller finds the name, and takes or makes that
+// Sandbox.
 func (c *Controller) reconcileClaim(ctx context.Context, k key) (time.Duration, error) {
-	u, err := c.get(ctx, claims, k.namespace, k.name) // not as reported: what this claim has must be known for sure
+	u, err := c.get(ctx, claims, k.namespace, k.name) // not from the cache: what this claim has must be known for sure
 	if err != nil || u == nil || u.GetDeletionTimestamp() != nil {
 		return 0, err // its Sandbox follows: see orphan
 	}
@@ -165,7 +166,7 @@ func (c *Controller) assign(ctx context.Context, cl *claim, pool *warmPool) (str
 	name := cl.Name
 	if len(cl.Spec.Env) == 0 {
 		if free := c.free(cl.Namespace, pool); len(free) > 0 {
-			name = free[rand.N(len(free))] // claims that come together choose different ones
+			name = free[rand.N(len(free))] // claims that come together choose different Sandboxes
 		}
 	}
 	return name, c.annotate(ctx, cl, name)
@@ -182,7 +183,7 @@ func (c *Controller) free(namespace string, pool *warmPool) (names []string) {
 	return names
 }
 
-// annotate writes the name of a claim's Sandbox down; nil removes it.
+// annotate records the name of a claim's Sandbox in the claim; nil removes the name.
 func (c *Controller) annotate(ctx context.Context, cl *claim, name any) error {
 	b, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": cl.ResourceVersion, "annotations": map[string]any{assignedName: name}}})
 	if err != nil {
@@ -278,7 +279,7 @@ func newSandbox(namespace string, t *template, cl *claim) (*unstructured.Unstruc
 	return u, nil, nil
 }
 
-// hash changes with what sandboxes of a template are made of.
+// hash returns a hash of everything in a template that determines its sandboxes.
 func (t *template) hash() string {
 	return shortHash(t.Spec.blueprint, t.Spec.NetworkPolicy, t.Spec.NetworkPolicyManagement)
 }

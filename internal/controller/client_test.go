@@ -51,7 +51,8 @@ func pythonClient(t *testing.T) string {
 	return python
 }
 
-// The client k8s-agent-sandbox, unchanged, gets its sandboxes from a Hutch server. The API of Kubernetes is the one of these tests.
+// The client k8s-agent-sandbox, unchanged, gets its sandboxes from a Hutch server. The API of Kubernetes is the fake of
+// these tests.
 func TestPythonClient(t *testing.T) {
 	python := pythonClient(t)
 	c := newCluster(t)

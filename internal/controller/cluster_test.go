@@ -19,8 +19,8 @@ import (
 
 type object = map[string]any
 
-// cluster is as much of the API of Kubernetes as a controller uses: versions, conflicts, finalizers, status and watches. The real one is in
-// test/kubernetes.
+// cluster is as much of the API of Kubernetes as a controller uses: versions, conflicts, finalizers, status and
+// watches. Tests with a real cluster are in test/kubernetes.
 type cluster struct {
 	t       *testing.T
 	url     string
@@ -30,7 +30,7 @@ type cluster struct {
 	events  []event
 	more    chan struct{}                         // closed when there are more events
 	reviews func(kind string, spec object) object // the status of a review
-	refuse  func(*http.Request) int               // the status that a request is refused with; 0 if it is not
+	refuse  func(*http.Request) int               // returns the status of a refused request; 0 accepts the request
 }
 
 type event struct {
@@ -177,7 +177,7 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request, prefix string) {
 	}
 }
 
-// change does what changes one object, or reads it.
+// change answers a request that creates, changes or reads one object.
 func (c *cluster) change(w http.ResponseWriter, r *http.Request, prefix, name, sub string, in object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -319,7 +319,7 @@ func (c *cluster) do(method, path string, body object) object {
 	return out
 }
 
-// names are those of the objects of a resource in a namespace.
+// names returns the names of the objects of a resource in a namespace.
 func (c *cluster) names(path string) (names []string) {
 	c.t.Helper()
 	items, _ := c.do("GET", path, nil)["items"].([]any)
@@ -329,7 +329,7 @@ func (c *cluster) names(path string) (names []string) {
 	return names
 }
 
-// condition is the status, reason and message of an object's condition.
+// condition returns the status, reason and message of an object's condition.
 func condition(o object, kind string) (status, reason, message string) {
 	s, _ := o["status"].(object)
 	list, _ := s["conditions"].([]any)

@@ -2,10 +2,10 @@
 // SandboxClaim and SandboxWarmPool become sandboxes of a Hutch server, through any hutch.Service. There is no pod for a
 // sandbox.
 //
-// A Sandbox has exactly one sandbox on the server, whose id contains the object's UID. A finalizer keeps the object until that sandbox is
-// destroyed, however long the server is away. Each step is idempotent: the API's objects and the server have all state, so a
-// controller can end at any step. One of several controllers works at a time, the one that holds a Lease; each of them routes requests to sandboxes,
-// with package router.
+// A Sandbox has exactly one sandbox on the server, whose id contains the object's UID. A finalizer keeps the object
+// until that sandbox is destroyed, however long the server is away. Each step is idempotent: the API's objects and the
+// server have all state, so a controller can end at any step. Of several controllers, only the holder of a Lease works.
+// All of them route requests to sandboxes, with package router.
 package controller
 
 import (
@@ -47,7 +47,7 @@ type Options struct {
 	Log   *slog.Logger
 }
 
-// Controller keeps the sandboxes of a server as the objects of a cluster say.
+// Controller makes the sandboxes of a server match the objects of a cluster.
 type Controller struct {
 	opt   Options
 	kube  dynamic.Interface
@@ -126,7 +126,7 @@ func (c *Controller) Run(ctx context.Context, started func()) error {
 	return nil
 }
 
-// checkResource says what is missing before an informer waits for it.
+// checkResource returns an error that says what is missing. Without the check, an informer would wait for the resource.
 func (c *Controller) checkResource(ctx context.Context, r schema.GroupVersionResource) error {
 	_, err := c.in(r, c.opt.Namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	switch {
@@ -142,8 +142,8 @@ func (c *Controller) checkResource(ctx context.Context, r schema.GroupVersionRes
 
 // work reconciles objects until ctx is done.
 func (c *Controller) work(ctx context.Context) {
-	// Changes from the time when another controller worked are in the cache, too. The flag is set first: an event after it is queued, and
-	// the list has the objects of events before it.
+	// The cache also has changes from the time when another controller worked, so all its objects are queued. The flag
+	// is set first: later events are queued, and the list has the objects of earlier events.
 	c.working.Store(true)
 	for r, informer := range c.seen {
 		for _, object := range informer.GetStore().List() {
@@ -162,7 +162,8 @@ func (c *Controller) work(ctx context.Context) {
 	}
 	<-ctx.Done()
 	c.working.Store(false)
-	// The queue outlives this turn: an item wakes each worker.
+	// The queue is not closed, because this controller can work again. An item for each worker wakes it, so that it
+	// ends.
 	for i := range workers {
 		c.queue.Add(key{name: fmt.Sprint(i)})
 	}
@@ -218,7 +219,7 @@ func (c *Controller) add(k key) {
 	}
 }
 
-// enqueue queues an object that has changed, and those that depend on it.
+// enqueue queues an object that has changed, and the objects that depend on it.
 func (c *Controller) enqueue(r schema.GroupVersionResource, object any) {
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj

@@ -110,7 +110,8 @@ func claimOf(pool string) object { return object{"warmPoolRef": object{"name": p
 
 func uid(o object) string { return fmt.Sprint(metadata(o)["uid"]) }
 
-// A Sandbox becomes a sandbox of its UID with what its pod says, and takes it along when it is deleted.
+// A Sandbox becomes a sandbox with the object's UID in its id, and with the settings of its pod. When the object is
+// deleted, the sandbox is destroyed.
 func TestSandbox(t *testing.T) {
 	t.Parallel()
 	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
@@ -387,7 +388,8 @@ func (s *busyServer) Hibernate(ctx context.Context, id string, req hutch.Hiberna
 	return s.Service.Hibernate(ctx, id, req)
 }
 
-// Only a sandbox whose runtime keeps no memory sleeps without it. One in use is tried again.
+// A sandbox sleeps without its memory only if its runtime cannot keep memory. If a sandbox is in use, the sleep is
+// tried again.
 func TestSuspendKeepsMemory(t *testing.T) {
 	t.Parallel()
 	noMemory := hutch.Errorf(hutch.Conflict, "the runtime cannot keep the memory")
@@ -441,7 +443,8 @@ func TestShrinkSparesTaken(t *testing.T) {
 	}
 }
 
-// A pool whose template changes replaces what no claim has, if its strategy says so, and follows its number.
+// When its template changes, a pool replaces the Sandboxes that no claim has, if its strategy says so. When its number
+// changes, the pool makes or deletes Sandboxes.
 func TestPoolFollows(t *testing.T) {
 	t.Parallel()
 	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
@@ -549,8 +552,8 @@ func (s *dyingServer) Create(ctx context.Context, req hutch.CreateRequest) (hutc
 	return hutch.Sandbox{}, ctx.Err()
 }
 
-// A controller that is killed right after it has created a sandbox leaves one that ends by itself. The next controller keeps it if the
-// object is still there.
+// A controller that is killed right after it has created a sandbox leaves a sandbox that ends by itself. The next
+// controller keeps the sandbox if the object still exists.
 func TestKilledAfterCreate(t *testing.T) {
 	t.Parallel()
 	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
@@ -579,7 +582,7 @@ func TestKilledAfterCreate(t *testing.T) {
 	}
 }
 
-// The cluster says whose a token is and what it can do. Its decision is for one namespace.
+// The cluster decides who holds a token, and what the holder can do. Its decision is for one namespace.
 func TestReviews(t *testing.T) {
 	t.Parallel()
 	c, svc := newCluster(t), &awayServer{Service: &fakeservice.Service{}}
@@ -626,7 +629,7 @@ func TestReviews(t *testing.T) {
 	}
 }
 
-// A controller without its resources, or without a right, says what to apply.
+// If the cluster lacks the API's resources, or the controller lacks a right, the error says which file to apply.
 func TestNoResources(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{404: "crds.yaml", 403: "controller.yaml"} {

@@ -16,17 +16,18 @@ import (
 
 // Lease names the object by which one of several controllers is chosen to work.
 //
-// This is the protocol of client-go's package leaderelection: a holder renews the Lease, and another one takes it when it has not seen a
-// change for the Lease's duration, by its own clock. That package brings all typed clients of Kubernetes, 370 packages, into
-// the program. When two controllers work at a time nevertheless, for example because a machine was paused, nothing breaks: each change
-// of an object names the version that it changes, and each call of the server is idempotent.
+// This is the protocol of client-go's package leaderelection: a holder renews the Lease. Another controller takes the
+// Lease when it has not seen a change for the Lease's duration, by its own clock. The package itself is not used,
+// because it brings all typed clients of Kubernetes, 370 packages, into the program. When two controllers work at a
+// time nevertheless, for example because a machine was paused, nothing breaks: each change of an object names the
+// version that it changes, and each call of the server is idempotent.
 type Lease struct {
 	Namespace, Name string
 	Identity        string // the name of this controller
 }
 
 const (
-	leaseTime = 15 * time.Second // without renewal, before another one takes it
+	leaseTime = 15 * time.Second // without renewal, before another controller takes the Lease
 	renewTime = 10 * time.Second // without success, before the holder stops
 	retryTime = 2 * time.Second
 )
@@ -85,7 +86,7 @@ func (e *election) hold(ctx context.Context, last time.Time) {
 		held, err := e.try(limit)
 		stop()
 		if err == nil && !held {
-			break // another one took it
+			break // another controller took the Lease
 		}
 		if err == nil {
 			last = begun

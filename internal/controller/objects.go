@@ -28,7 +28,7 @@ const (
 	poolKind  = "SandboxWarmPool"
 )
 
-// Names in the metadata of objects. Those of agents.x-k8s.io are the API's.
+// Names in the metadata of objects. The names with hutch in them are this controller's, the others are the API's.
 const (
 	finalizer = "agents.x-k8s.io/hutch-sandbox"
 

@@ -302,7 +302,7 @@ func number(v any) (string, bool) {
 	return "", false
 }
 
-// readNetwork reads the network of a Sandbox's annotation. Without one it is the server's default.
+// readNetwork reads the network from a Sandbox's annotation. Without the annotation it returns the server's default.
 func readNetwork(text string) (n hutch.Network, err error) {
 	if text == "" {
 		return n, nil

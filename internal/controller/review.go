@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	reviewed   = 10 * time.Second // for which a decision of the cluster counts
+	reviewed   = 10 * time.Second // how long a decision of the cluster is used
 	maxReviews = 4096             // decisions that are remembered
 	maxAsks    = 32               // at a time, so that strangers do not keep the API from others
 	workspace  = "/workspace"     // where commands run without a workingDir
@@ -44,8 +44,9 @@ type decision struct {
 	until time.Time
 }
 
-// newDirectory returns the directory of a controller's objects. Without open, callers need a token of the cluster, for the audience if
-// that is not empty, whose holder can create sandboxes/exec of the name in the namespace.
+// newDirectory returns the directory of a controller's objects. Without open, callers need a token of the cluster, for
+// the audience if it is not empty. The token's holder must have the right to create sandboxes/exec with that name in
+// the namespace.
 func newDirectory(c *Controller, open bool, audience string) *Directory {
 	return &Directory{c: c, open: open, aud: audience, asks: make(chan struct{}, maxAsks), reviews: map[review]decision{}}
 }

@@ -19,7 +19,7 @@ import (
 	"hutch/internal/controller/router"
 )
 
-// Config is how a controller and its router run.
+// Config is the configuration of a controller and its router.
 type Config struct {
 	Kubeconfig string // file; empty for $KUBECONFIG, else the cluster in which this is a pod, else ~/.kube/config
 	Namespace  string // the controller works on its objects; empty for all namespaces

@@ -43,7 +43,7 @@ func (c *Controller) reconcileSandbox(ctx context.Context, k key) (time.Duration
 	return after, errors.Join(err, c.writeStatus(ctx, sandboxes, u, s.Status, status))
 }
 
-// endSandbox destroys the sandbox of an object that is being deleted, and then lets the object go.
+// endSandbox destroys the sandbox of an object that is being deleted, and then lets the cluster delete the object.
 func (c *Controller) endSandbox(ctx context.Context, s *sandbox) error {
 	if !hasFinalizer(s.ObjectMeta) {
 		return nil
@@ -77,8 +77,8 @@ func (c *Controller) patch(ctx context.Context, m metav1.ObjectMeta, change map[
 	return err
 }
 
-// orphan reports whether the claim or pool that controls an object is gone or going. The cluster's own garbage collector
-// deletes such objects, too.
+// orphan reports whether the claim or pool that controls an object is deleted, or is being deleted. The cluster's own
+// garbage collector deletes such objects, too.
 func (c *Controller) orphan(ctx context.Context, m metav1.ObjectMeta) (bool, error) {
 	o := owner(m)
 	if o == nil {
@@ -146,7 +146,7 @@ func (c *Controller) expire(ctx context.Context, s *sandbox, set setter) error {
 	return nil
 }
 
-// start makes the sandbox and its program. A sandbox that is ready keeps what it has.
+// start makes the sandbox and starts its program. If the sandbox is ready already, its program is left as it is.
 func (c *Controller) start(ctx context.Context, s *sandbox, t translation, set setter) error {
 	sb, err := c.ensure(ctx, s, t.create)
 	if err == nil && !isReady(s.Status.Conditions) {
@@ -171,7 +171,7 @@ func (c *Controller) start(ctx context.Context, s *sandbox, t translation, set s
 	return nil
 }
 
-// unconfirmedTime is when a sandbox ends by itself, unless it is confirmed. It is longer than the step in which that happens.
+// unconfirmedTime is the lifetime of a new sandbox until it is confirmed. It is longer than the step that confirms it.
 const unconfirmedTime = 2 * callTime
 
 // ensure returns the object's sandbox, and makes it if there is none.
@@ -200,9 +200,9 @@ func (c *Controller) ensure(ctx context.Context, s *sandbox, req hutch.CreateReq
 	return sb, nil
 }
 
-// confirm removes the end of a new sandbox, after it has found the object in the cluster once more. Another controller can have ended
-// the object when there was nothing to destroy yet. Then this sandbox has no owner, and it ends by itself even if this controller
-// is killed before it can destroy it.
+// confirm removes the lifetime limit of a new sandbox, after it has found the object in the cluster once more. Another
+// controller can have ended the object when there was nothing to destroy yet. Then the new sandbox has no object, and
+// ends by itself even if this controller is killed before it can destroy the sandbox.
 func (c *Controller) confirm(ctx context.Context, s *sandbox) (hutch.Sandbox, error) {
 	err := c.checkCurrent(ctx, s)
 	if hutch.KindOf(err) == hutch.Unavailable {
@@ -227,7 +227,7 @@ func (c *Controller) checkCurrent(ctx context.Context, s *sandbox) error {
 	return nil
 }
 
-// labels say on the server what a sandbox is for.
+// labels returns labels that show on the server for which object a sandbox is.
 func (s *sandbox) labels() map[string]string {
 	return map[string]string{"kubernetes/namespace": s.Namespace, "kubernetes/sandbox": s.Name, "kubernetes/uid": string(s.UID)}
 }
@@ -270,8 +270,8 @@ func (c *Controller) suspend(ctx context.Context, s *sandbox, set setter) error 
 	sb, err := c.svc.Sandbox(ctx, s.id())
 	if err == nil && !sb.Status.Sleeps() {
 		sb, err = c.svc.Hibernate(ctx, s.id(), hutch.HibernateRequest{})
-		// A conflict about the sandbox, such as one in use, is tried again. The other conflict is that its runtime keeps no memory and
-		// programs run, which end with a pod, too.
+		// A conflict about the sandbox, for example that it is in use, is tried again. The other conflict is that
+		// programs run, and the runtime cannot keep their memory. Then the programs end, as they would with a pod.
 		if e, ok := errors.AsType[*hutch.Error](err); ok && e.Kind == hutch.Conflict && e.Data[string(hutch.AboutSandbox)] == nil {
 			sb, err = c.svc.Hibernate(ctx, s.id(), hutch.HibernateRequest{FilesOnly: true})
 		}

@@ -12,8 +12,8 @@ import (
 // maxCreates bounds how many Sandboxes one step of a pool makes; the next step makes more.
 const maxCreates = 50
 
-// reconcileWarmPool keeps as many Sandboxes ready as the pool says. It counts what the cluster has now, not what it reported: with
-// an old count the pool would make too many.
+// reconcileWarmPool keeps as many Sandboxes ready as the pool says. It counts what the cluster has now, not what the
+// cluster last reported: with an old count the pool would make too many.
 func (c *Controller) reconcileWarmPool(ctx context.Context, k key) error {
 	u := c.reported(warmPools, k.namespace, k.name)
 	if u == nil || u.GetDeletionTimestamp() != nil {
@@ -76,7 +76,7 @@ func (c *Controller) resize(ctx context.Context, pool *warmPool, list []*sandbox
 	}
 	var kept, extra []*sandbox
 	for _, s := range list {
-		// A template that is gone leaves its sandboxes.
+		// When a template no longer exists, its sandboxes are kept.
 		stale := t != nil && pool.Spec.UpdateStrategy.Type == "Recreate" && s.Labels[templateHash] != t.hash()
 		if stale || len(kept) == want {
 			extra = append(extra, s)
@@ -103,7 +103,7 @@ func (c *Controller) resize(ctx context.Context, pool *warmPool, list []*sandbox
 }
 
 // grow creates one Sandbox for a pool. If the template cannot be mapped, it creates none and returns no error, because
-// the claims of the template report that.
+// the claims of the template report the fault.
 func (c *Controller) grow(ctx context.Context, pool *warmPool, t *template) (*sandbox, error) {
 	made, no, err := newSandbox(pool.Namespace, t, nil)
 	if err != nil || no != nil {

@@ -233,7 +233,7 @@ const (
 )
 
 // enter returns a sandbox that has the files of a conversation and the programs of a runner. A conversation has one
-// sandbox: a run with another runner destroys it. The caller holds the conversation's turn.
+// sandbox: a run with another runner destroys it. The caller holds the conversation's lock.
 func (s *Server) enter(ctx context.Context, at place, with runner) (string, error) {
 	maker := hutch.NewID("run")
 	req := hutch.CreateRequest{
@@ -241,7 +241,7 @@ func (s *Server) enter(ctx context.Context, at place, with runner) (string, erro
 		Labels: map[string]string{labelConversation: at.folder(), labelMaker: maker, labelImage: with.ID}, Image: with.ID,
 	}
 	if with.ID != "" {
-		req.User = "+1000" // also if the image says root, or calls another user 1000
+		req.User = "+1000" // even if the image says root, or has a user with the name 1000
 	}
 	for {
 		sb, err := s.svc.Create(ctx, req)

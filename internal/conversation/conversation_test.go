@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
-// open is a server of conversations with sandboxes of a runtime.
+// open returns a server of conversations whose sandboxes are those of svc, and its folder.
 func open(t testing.TB, svc hutch.Service, opt conversation.Options) (s *conversation.Server, folder string) {
 	t.Helper()
 	if opt.Folder == "" {

@@ -14,7 +14,7 @@ import (
 
 const (
 	maxEvents    = 256  // most events of an owner, remembered for clients that reconnect
-	maxOwners    = 1000 // owners whose events are remembered: those with the latest
+	maxOwners    = 1000 // most owners whose events are remembered: the owners with the latest events
 	maxListeners = 256
 	maxOfOwner   = 64               // listeners
 	pulse        = 15 * time.Second // between signs of life

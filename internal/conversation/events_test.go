@@ -7,7 +7,7 @@ import (
 	"hutch"
 )
 
-// TestFeedIsShared: no owner pushes out another's events, or takes all places of listeners.
+// TestFeedIsShared: no owner displaces another owner's events, or uses up the listeners that are allowed in all.
 func TestFeedIsShared(t *testing.T) {
 	f := newFeed()
 	f.publish("ada", "run.started", nil)

@@ -260,8 +260,8 @@ func mode(f hutch.FileInfo) fs.FileMode {
 	return fs.FileMode(f.Mode&0o777 | 0o600)
 }
 
-// file copies a file to a temporary name and renames it. It skips a file that vanished, or that its user cannot read. Of
-// a file that has grown since it was listed, it copies the listed size, which is what the owner's room was charged with.
+// file copies a file to a temporary name and renames it. It skips a file that vanished, or that its user cannot read.
+// If a file has grown since it was listed, only the listed size is copied, because the owner was charged for that size.
 func (k *keeping) file(name string, f hutch.FileInfo) (bool, error) {
 	tmp := hutch.NewID(scratch)
 	w, err := k.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

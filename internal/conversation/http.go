@@ -15,7 +15,7 @@ import (
 	"hutch/internal/problem"
 )
 
-// MaxShown is how many files of a run the caller gets to know.
+// MaxShown is how many files of a run are reported to the caller.
 const MaxShown = 100
 
 // Open reports whether a request of [Server.Routes] needs no token: the page, and files, whose links are signed.

@@ -272,7 +272,7 @@ func listen(t *testing.T, base, last string) func() event {
 	}
 	t.Cleanup(func() { cancel(); resp.Body.Close() })
 	lines := bufio.NewScanner(resp.Body)
-	lines.Scan() // of the comment that says it listens
+	lines.Scan() // the comment that says that the stream has begun
 	return func() (e event) {
 		for lines.Scan() {
 			key, value, _ := strings.Cut(lines.Text(), ": ")

@@ -32,9 +32,9 @@ func filesOf(folder string) string { return folder + "/" + filesFolder }
 // upgrade gives a root today's layout. It only renames folders, and continues where an earlier upgrade was killed. own
 // says that no program but Hutch can have made the root.
 //
-// Each conversation is moved into the stage first, already in today's layout. When all are there, the mark is written,
-// and they are moved back. So as long as there is no mark, the conversations in the root have the earlier layout, and
-// after that today's.
+// Each conversation is first moved into the stage, already in today's layout. When all are in the stage, the mark is
+// written, and they are moved back. So as long as there is no mark, the conversations in the root have the earlier
+// layout, and afterwards they have today's.
 func upgrade(root string, own bool) error {
 	marked, err := exists(filepath.Join(root, layoutMark))
 	if err != nil {

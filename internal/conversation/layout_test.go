@@ -58,7 +58,7 @@ func openRoot(t *testing.T, root string, own bool) {
 	s.Close()
 }
 
-// TestLayoutOfRoots: a root of an earlier version is moved, that of another
+// TestLayoutOfRoots: the root of an earlier version is moved, the root of another
 // program is left as it is, and neither changes at the next start.
 func TestLayoutOfRoots(t *testing.T) {
 	t.Parallel()

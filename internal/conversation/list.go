@@ -76,7 +76,7 @@ func mayList(who *caller.Principal, all bool) error {
 }
 
 // List returns conversations whose folder names come after a name: the conversations of the owner with this mark, or
-// all.
+// those of all owners.
 func (s *Server) List(owner string, all bool, after string) (List, error) {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // The labels of a runner: an image whose program reads source text on its standard input, and works in /data. It runs
-// code of its language, instead of the host's programs if they have that language, too.
+// all code of its language, even if the host's programs have that language, too.
 const (
 	LabelRunner   = "sandbox.runner" // true
 	labelLanguage = "sandbox.language"
@@ -82,7 +82,7 @@ func (r runner) exec(req Request) hutch.ExecRequest {
 	return e
 }
 
-// name returns how people know the image.
+// name returns a name of the image for people.
 func (r runner) name() string {
 	if len(r.Names) > 0 {
 		return r.Names[0]

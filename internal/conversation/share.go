@@ -20,8 +20,8 @@ type accounts struct {
 	all map[string]*account // by owner, as in names of folders
 }
 
-// account is the account of one owner. It is read from the disk at the owner's first use, which takes long for many
-// files and delays no other owner.
+// account is the account of one owner. It is read from the disk at the owner's first use. That takes long if there are
+// many files, but delays no other owner.
 type account struct {
 	mu   sync.Mutex
 	kept map[string]size // by folder; nil before the first use
@@ -97,8 +97,8 @@ func sizeOf(root *os.Root, folder string) (z size) {
 	return z
 }
 
-// admit refuses a conversation that would exceed an owner's limits: a new one beyond the number, or any if the total is
-// full.
+// admit refuses a conversation that would exceed an owner's limits: a new conversation beyond the allowed number, or
+// any conversation if the owner's room is used up.
 func (s *Server) admit(at place) error {
 	a := s.accounts.of(ownerIn(at.folder()))
 	a.mu.Lock()

@@ -133,7 +133,7 @@ func (s *surfaceOf) Destroy(ctx context.Context, id string, force bool) (hutch.D
 	return s.Service.Destroy(ctx, id, force)
 }
 
-// TestDeleteNamesItsSurface: the record of a destroyed sandbox says that it went with its conversation.
+// TestDeleteNamesItsSurface: the record of a destroyed sandbox says that it was destroyed with its conversation.
 func TestDeleteNamesItsSurface(t *testing.T) {
 	t.Parallel()
 	svc := &surfaceOf{Service: fakeengine.Start(t)}
@@ -146,8 +146,8 @@ func TestDeleteNamesItsSurface(t *testing.T) {
 	resp.Body.Close()
 }
 
-// TestHugeSparseFiles: the sizes of files with holes, which take no space inside, do not add up to a negative number,
-// with which an owner would have room without end.
+// TestHugeSparseFiles: the sizes of sparse files, which take no space inside, do not add up to a negative number. A
+// negative number would give the owner unlimited room.
 func TestHugeSparseFiles(t *testing.T) {
 	t.Parallel()
 	s, folder := open(t, hutchtest.Engine(t, "native", nil), conversation.Options{Room: 3 << 20})
@@ -168,7 +168,7 @@ func TestHugeSparseFiles(t *testing.T) {
 	}
 }
 
-// growing lets each file grow between the time it is listed and the time it is copied.
+// growing is a service in which each file grows between the time it is listed and the time it is copied.
 type growing struct{ hutch.Service }
 
 func (s growing) ReadFile(ctx context.Context, sandbox string, req hutch.ReadRequest, w io.Writer) (hutch.FileInfo, error) {
@@ -178,7 +178,7 @@ func (s growing) ReadFile(ctx context.Context, sandbox string, req hutch.ReadReq
 	return s.Service.ReadFile(ctx, sandbox, req, w)
 }
 
-// TestFilesThatGrowWhileKept: no more of a file is kept than its owner's room was charged with.
+// TestFilesThatGrowWhileKept: no more of a file is kept than its owner was charged for.
 func TestFilesThatGrowWhileKept(t *testing.T) {
 	t.Parallel()
 	s, folder := open(t, growing{hutchtest.Engine(t, "native", nil)}, conversation.Options{Room: 1 << 20})

@@ -179,8 +179,8 @@ func addFile(archive *tar.Writer, root *os.Root, path string) error {
 	return tarfile.Add(archive, f, h)
 }
 
-// follow writes the output of the process to the log of the step until the process has ended. It starts the log again:
-// output of an earlier runner is read again.
+// follow writes the output of the process to the log of the step until the process has ended. It overwrites the log,
+// because it reads the output from the beginning, even if an earlier runner has read it.
 func (a *attempt) follow(ctx context.Context, process string) (p hutch.Process, err error) {
 	log, err := os.OpenFile(a.log(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -230,7 +230,7 @@ func (c *capped) Write(b []byte) (int, error) {
 	return len(b), err
 }
 
-// strict passes on a number of bytes, and then refuses.
+// strict passes on a number of bytes, and then fails.
 type strict struct {
 	io.Writer
 	left int64
@@ -286,8 +286,8 @@ func (a *attempt) destroy(ctx context.Context) {
 	}
 }
 
-// sweep destroys the sandboxes of attempts that are over: a runner that was killed leaves them. If that fails, they end
-// with their lifetime.
+// sweep destroys the sandboxes of attempts that are over, which a killed runner has left. If that fails, the sandboxes
+// end with their lifetime.
 func (r *Run) sweep(ctx context.Context, svc hutch.Service) {
 	live := map[string]bool{}
 	for _, step := range r.State().Steps {
@@ -313,7 +313,7 @@ func destroyAll(ctx context.Context, svc hutch.Service, run string, spared func(
 	return nil
 }
 
-// patient calls f until it returns something else than Unavailable: for example while the server restarts.
+// patient calls f again while it returns Unavailable, for example while the server restarts.
 func patient(ctx context.Context, f func() error) error {
 	const shortest, longest = 50 * time.Millisecond, 2 * time.Second
 	pause, began := shortest, time.Now()

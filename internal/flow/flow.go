@@ -89,7 +89,7 @@ func (d *duration) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// request asks for the sandbox.
+// request returns the request for the sandbox.
 func (s Sandbox) request() hutch.CreateRequest {
 	network := hutch.Network{Mode: hutch.NetworkMode(s.Network), Allow: hutch.Rules(s.Allow...)}
 	return hutch.CreateRequest{

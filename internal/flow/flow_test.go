@@ -38,7 +38,7 @@ func begin(t *testing.T, text string) (flow.Store, *flow.Run) {
 	return store, run
 }
 
-// steps are the states of the steps, by name.
+// steps returns the records of the steps, by name.
 func steps(state flow.State) map[string]flow.Record {
 	list := map[string]flow.Record{}
 	for _, s := range state.Steps {
@@ -65,8 +65,8 @@ func checkNoSandboxes(t *testing.T, svc hutch.Service) {
 	}
 }
 
-// TestRun: files go from step to step, branches run side by side, a step is tried again, and what needs a failed step
-// is skipped.
+// TestRun: files go from step to step, branches run side by side, a step is tried again, and a step that needs a failed
+// step is skipped.
 func TestRun(t *testing.T) {
 	svc := hutchtest.Engine(t, "native", nil)
 	store, run := begin(t, `
@@ -276,7 +276,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever a file holds, it is read or refused in words.
+// FuzzParse: whatever a file holds, it is parsed, or refused with a message.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("timeout: 5m\nsteps: [{name: a, run: x, needs: [], env: {A: b}, sandbox: {image: host}}]"))
 	f.Add([]byte("a: &a [*a]"))

@@ -56,7 +56,7 @@ func leave(t *testing.T, svc hutch.Service, run, step, attempt, command string) 
 }
 
 // TestEndedWithoutRunner: a step that ended in time while there was no runner is done, however late the run is resumed.
-// Sandboxes that a killed runner left of earlier attempts and of steps that are done go.
+// Sandboxes of earlier attempts and of done steps, which a killed runner has left, are destroyed.
 func TestEndedWithoutRunner(t *testing.T) {
 	svc := hutchtest.Engine(t, "native", nil)
 	store, run := begin(t, "steps:\n  - {name: a, run: 'echo never', timeout: 1s, outputs: [once]}\n  - {name: b, run: 'exit 1'}\n")
@@ -84,7 +84,7 @@ func TestEndedWithoutRunner(t *testing.T) {
 	checkNoSandboxes(t, svc)
 }
 
-// TestRemoveLeavesNoSandbox: so does hutch flow rm, whatever the state says.
+// TestRemoveLeavesNoSandbox: hutch flow rm leaves no sandbox, whatever the recorded state says.
 func TestRemoveLeavesNoSandbox(t *testing.T) {
 	svc := hutchtest.Engine(t, "native", nil)
 	store, run := begin(t, "steps: [{name: a, run: x}]")
@@ -97,7 +97,7 @@ func TestRemoveLeavesNoSandbox(t *testing.T) {
 	checkNoSandboxes(t, svc)
 }
 
-// recorded looks at the state on disk whenever a sandbox is destroyed.
+// recorded calls seen whenever a sandbox is destroyed, to look at the state on disk.
 type recorded struct {
 	hutch.Service
 	seen func()

@@ -83,8 +83,8 @@ func (e *execution) say(step, format string, args ...any) {
 	}
 }
 
-// perform waits for the steps that a step needs, and runs it until it is done or has failed too often. Its errors are
-// those of the disk with the state, and of a done context.
+// perform waits for the steps that a step needs, and runs the step until it is done or has failed too often. It returns
+// an error only if the state cannot be recorded on the disk, or if ctx is done.
 func (e *execution) perform(ctx context.Context, step *Step) error {
 	record, err := e.record(step.Name, func(*Record) {})
 	if err != nil || record.Status == Done {
@@ -107,7 +107,7 @@ func (e *execution) perform(ctx context.Context, step *Step) error {
 	}
 }
 
-// await waits for the steps that a step needs, and returns the name of one that is not done.
+// await waits for the steps that a step needs. It returns the name of the first of them that did not become done.
 func (e *execution) await(ctx context.Context, step *Step) (missing string, err error) {
 	for _, need := range step.Needs {
 		select {

@@ -46,7 +46,7 @@ type State struct {
 type Record struct {
 	Name     string    `json:"name"`
 	Status   Status    `json:"status"`
-	Attempt  int       `json:"attempt"`  // the number of the newest, from 1; each has its own sandbox
+	Attempt  int       `json:"attempt"`  // number of the newest attempt, from 1; each attempt has its own sandbox
 	Failures int       `json:"failures"` // attempts that failed
 	Started  time.Time `json:"startedAt,omitzero"`
 	Ended    time.Time `json:"endedAt,omitzero"`
@@ -57,7 +57,7 @@ type Record struct {
 // Store is a folder of runs.
 type Store struct{ Dir string }
 
-// Run is a run that this process has the lock of. Close frees it.
+// Run is a run whose lock this process holds. Close releases the lock.
 type Run struct {
 	flow *Flow
 	dir  string
@@ -156,7 +156,7 @@ func (s Store) flow(id string) (*Flow, error) {
 	return Parse(content)
 }
 
-// Close frees the lock.
+// Close releases the lock.
 func (r *Run) Close() error { return r.lock.Close() }
 
 // State returns the state of a run. A run without a process is interrupted.
@@ -231,7 +231,7 @@ func (s Store) Remove(ctx context.Context, svc hutch.Service, id string) error {
 	}
 	defer lock.Close()
 	err = destroyAll(ctx, svc, id, func(string) bool { return false })
-	if ended := state.Status != Running; err != nil && !(ended && hutch.KindOf(err) == hutch.Unavailable) { // a run that has ended rarely has any
+	if ended := state.Status != Running; err != nil && !(ended && hutch.KindOf(err) == hutch.Unavailable) { // a run that has ended rarely has sandboxes
 		return err
 	}
 	return os.RemoveAll(filepath.Join(s.Dir, id))

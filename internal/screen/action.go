@@ -34,14 +34,15 @@ const (
 	// begin a drag only when they see the pointer move, and a window manager follows it only after a round trip to X.
 	dragSteps = 10
 	dragPause = 15 * time.Millisecond
-	// A keyboard of X has about 140 places for characters that it lacks, and setxkbmap clears them. Programs look up
-	// the meaning of a key when they handle it, so before clearing they have settleTime to catch up.
+	// A keyboard of X has about 140 free keys for characters that it lacks, and setxkbmap clears these keys. Programs
+	// look up the meaning of a key when they handle it, so they have settleTime to catch up before the keys are
+	// cleared.
 	maxAdded   = 80
 	settleTime = 500 * time.Millisecond
 	firstPause = 50 * time.Millisecond
 )
 
-// controller do actions on a screen.
+// controller does actions on a screen.
 type controller struct {
 	ctx    context.Context
 	screen Screen
@@ -85,7 +86,7 @@ func pictures(a hutch.ScreenAction) bool {
 	return a.Action == hutch.TakeScreenshot || a.Action == hutch.ZoomIn
 }
 
-// lastPicture returns the index of the last action that takes a picture, which becomes the result's; -1 for none.
+// lastPicture returns the index of the last action that takes a picture, or -1. Its picture becomes the result's.
 func lastPicture(req hutch.ControlRequest) int {
 	for i, a := range slices.Backward(req.Actions) {
 		if pictures(a) {
@@ -199,7 +200,7 @@ func (h controller) hold(at image.Point, buttons byte) error {
 	return h.pointer(at, buttons)
 }
 
-// click presses a button some times.
+// click presses and releases a button a number of times.
 func (h controller) click(at image.Point, button byte, times int, pause time.Duration) error {
 	held := h.buttons &^ button
 	if err := h.hold(at, held); err != nil {
@@ -236,7 +237,7 @@ func (h controller) drag(from, to image.Point) error {
 	return errors.Join(h.hold(h.cursor, h.buttons&^left), context.Cause(h.ctx))
 }
 
-// press presses keys together and releases them, one chord after the other. Each is held for a while.
+// press presses keys together and releases them, one chord after the other. Each chord is held for a while.
 func (h controller) press(text string, hold time.Duration) error {
 	list, err := chords(text)
 	if err != nil {

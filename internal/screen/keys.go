@@ -55,7 +55,7 @@ func symbol(r rune) uint32 {
 	return 0x01000000 | uint32(r)
 }
 
-// chords reads keys that are pressed together, such as "ctrl+c", or a list of such with blanks between.
+// chords reads keys that are pressed together, such as "ctrl+c". A text can have several of these, separated by blanks.
 func chords(text string) (list [][]uint32, err error) {
 	words := strings.Fields(text)
 	if len(words) == 0 { // only blanks, which are keys too

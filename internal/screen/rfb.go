@@ -202,8 +202,8 @@ func (r *rfb) picture(part image.Rectangle) (*image.RGBA, error) {
 	return nil, protocolError("its picture has no end")
 }
 
-// sync returns when the server has taken all messages that were sent before: it works through them in order, and
-// answers the question for one pixel last.
+// sync returns when the server has processed all messages that were sent before. The server processes messages in
+// order, and the last of them asks for one pixel.
 func (r *rfb) sync() error {
 	_, err := r.picture(image.Rect(0, 0, 1, 1))
 	return err

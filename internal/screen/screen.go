@@ -123,8 +123,8 @@ func (d Screen) ensure(ctx context.Context, req hutch.ScreenRequest) error {
 	return hutch.Errorf(hutch.Conflict, "the screen of the sandbox %q did not start; its last words: %s", d.sandbox, d.words(ctx, p.ID))
 }
 
-// find refuses a sandbox without a program, before a process exists that could not start. The command fails if the
-// program is missing.
+// find returns an error if a program is missing in the sandbox, so that no process is started that cannot run. The
+// command fails if the program is missing.
 func (d Screen) find(ctx context.Context, command string, missing string) error {
 	res, err := d.verbs.Exec(ctx, d.sandbox, hutch.ExecRequest{Command: command, Dir: "/", Env: map[string]string{scriptVariable: openScript}}, nil)
 	if err != nil || res.Success() {
@@ -210,7 +210,7 @@ func (d Screen) state(ctx context.Context, r *rfb) hutch.Screen {
 }
 
 // pointer asks X for the position of the pointer and the pressed buttons, because VNC does not report them. For a
-// screen that is not X it is the middle.
+// screen without X it returns the middle of the screen.
 func (d Screen) pointer(ctx context.Context, r *rfb) (image.Point, byte) {
 	middle := image.Pt(r.width/2, r.height/2)
 	conn, err := d.verbs.DialPort(ctx, d.sandbox, x11Port)
@@ -255,7 +255,7 @@ func takeScreenshot(ctx context.Context, r *rfb, region *hutch.Region) (hutch.Sc
 	if part.Empty() {
 		return hutch.Screenshot{}, hutch.Errorf(hutch.Invalid, "the region lies outside of the screen, which has %d × %d pixels", r.width, r.height).Naming(hutch.AboutField, "region")
 	}
-	// The picture, and at worst as much again for the PNG.
+	// Half of this is for the picture. The PNG can take as much again.
 	if !caller.From(ctx).Budget.Take(8 * part.Dx() * part.Dy()) {
 		return hutch.Screenshot{}, errNoRoom
 	}
@@ -343,7 +343,7 @@ func (d Screen) Open(ctx context.Context, address string) (hutch.Process, error)
 	if err != nil {
 		return p, err
 	}
-	// It shows at once whether the browser works, because the browser replaces the process of the script.
+	// The browser replaces the process of the script, so a browser that does not work ends the process at once.
 	done, err := d.verbs.Wait(ctx, d.sandbox, p.ID, hutch.WaitRequest{Timeout: openTime})
 	if code := done.Process.ExitCode; err == nil && code != nil && *code != 0 { // otherwise it runs, or has passed the page to a browser that runs
 		err = hutch.Errorf(hutch.Conflict, "the browser of the sandbox %q ended at once; its last words: %s", d.sandbox, d.words(ctx, p.ID))

@@ -45,7 +45,7 @@ func rect(x, y, w, h uint16, encoding int32, data ...byte) (b []byte) {
 	return append(binary.BigEndian.AppendUint32(b, uint32(encoding)), data...)
 }
 
-// watch reads a picture of a screen that says those bytes.
+// watch reads a picture from a screen that sends the bytes b.
 func watch(b []byte) (*image.RGBA, error) {
 	r, err := open(&scriptedConn{Reader: bytes.NewReader(b)})
 	if err != nil {
@@ -112,7 +112,7 @@ func FuzzScreen(f *testing.F) {
 	})
 }
 
-// fakeSandbox is a sandbox whose screen is f, or that has none.
+// fakeSandbox is a sandbox whose screen is f. If f is nil, it has no screen.
 type fakeSandbox struct {
 	Verbs // nil
 	f     func(net.Conn)
@@ -127,7 +127,7 @@ func (d fakeSandbox) DialPort(_ context.Context, _ string, port int) (net.Conn, 
 	return here, nil
 }
 
-// bareSandbox has no screen, and not the program for one.
+// bareSandbox is a sandbox without a screen, and without the program for one.
 type bareSandbox struct {
 	fakeSandbox
 	started *int
@@ -142,7 +142,8 @@ func (d bareSandbox) StartProcess(context.Context, string, hutch.ProcessRequest)
 	return hutch.Process{}, errors.New("started")
 }
 
-// TestMissingProgram: a sandbox without a program of screens gets an error that says how to get it, and no process.
+// TestMissingProgram: if a sandbox lacks a program that screens need, the error says how to get the program, and no
+// process is started.
 func TestMissingProgram(t *testing.T) {
 	started := 0
 	bare := bareSandbox{started: &started}
@@ -162,7 +163,7 @@ func TestMissingProgram(t *testing.T) {
 	}
 }
 
-// A screen that says nothing holds a call up no longer than its deadline, and none after its context.
+// A call of a screen that sends nothing ends at its deadline, or when the call's context ends.
 func TestSilentScreen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := Of(fakeSandbox{f: func(c net.Conn) { io.Copy(io.Discard, c) }}, "s")
@@ -203,7 +204,8 @@ func drawing(pixels *atomic.Int64) func(net.Conn) {
 	}
 }
 
-// A result has one picture. The others of its request, up to 100 of a large screen, take no memory of the caller and no time.
+// A result has one picture. The other pictures of its request, up to 100 of a large screen, are not taken: they would
+// cost memory and time.
 func TestOnePictureIsTaken(t *testing.T) {
 	t.Parallel()
 	var pixels atomic.Int64
@@ -214,12 +216,13 @@ func TestOnePictureIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown, err := png.DecodeConfig(bytes.NewReader(res.Image))
-	if err != nil || shown.Width != 3 || shown.Height != 2 || pixels.Load() != 3*2+1 { // and one to see that all is done
+	if err != nil || shown.Width != 3 || shown.Height != 2 || pixels.Load() != 3*2+1 { // and one pixel, whose arrival shows that all is done
 		t.Errorf("%d × %d pixels of %d, %v", shown.Width, shown.Height, pixels.Load(), err)
 	}
 }
 
-// A viewer without control gets through what shows pictures, and nothing else, in whatever pieces it comes.
+// A viewer without control can send only the messages that pictures need, in whatever pieces they come. Others are
+// dropped.
 func TestWatcher(t *testing.T) {
 	t.Parallel()
 	hello := []byte("RFB 003.008\n\x01\x00")

@@ -141,7 +141,7 @@ func (s *session) finish(ctx context.Context, run func(context.Context) (int, er
 	s.ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(code)}))
 }
 
-// newline ends a line, also on a terminal that is raw.
+// newline returns what ends a line, even on a raw terminal.
 func (s *session) newline() string {
 	if s.screen != nil {
 		return "\r\n"
@@ -157,8 +157,8 @@ func (k killed) Error() string { return "killed by the client with " + string(k)
 // signals are the numbers of SSH's signal names.
 var signals = map[string]int{"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "ABRT": 6, "FPE": 8, "KILL": 9, "USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15}
 
-// signal passes a signal to the program in the terminal. A command without a terminal is killed, with everything that
-// it started, by the signals that ask for its end.
+// signal passes a signal to the program in the terminal. Without a terminal, the signals that ask for the end of a
+// command kill it, with everything that it started.
 func (s *session) signal(ctx context.Context, name string) bool {
 	number := signals[name]
 	switch {

@@ -27,7 +27,7 @@ func (v *tenant) files(t *testing.T) *sftp.Client {
 	return c
 }
 
-// folder is a folder of its own for a test: the fake sandbox has the files of this machine.
+// folder returns a folder for one test: the fake sandbox has the files of this machine.
 func folder(t *testing.T) string { return t.TempDir() }
 
 func noise(n int) []byte {
@@ -207,8 +207,8 @@ func TestWhileWritten(t *testing.T) {
 	}
 }
 
-// TestSizeWhileWritten: a size that a client sets of a file that it is writing is what the file has, as scp does it at
-// the end of each. If it has it already, a token for files is enough.
+// TestSizeWhileWritten: a client can set the size of a file that it is writing, as scp does at the end of each file. If
+// the file has that size already, a token for files is enough.
 func TestSizeWhileWritten(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -284,7 +284,7 @@ func TestLongFolder(t *testing.T) {
 	}
 }
 
-// TestManyHandles: the files that a client has open are bounded, and closing gives them back.
+// TestManyHandles: the number of files that a client has open is bounded, and closed files do not count.
 func TestManyHandles(t *testing.T) {
 	t.Parallel()
 	c, dir := open(t).ada(t).files(t), folder(t)

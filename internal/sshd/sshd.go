@@ -51,9 +51,9 @@ type Options struct {
 	// Find returns the owner of a public key.
 	Find    func(ssh.PublicKey) (sshkeys.Holder, error)
 	HostKey ssh.Signer
-	// Count takes a connection from its owner's limit of requests; nil does not count.
+	// Count counts a connection against its owner's limit of requests; nil means no limit.
 	Count func(context.Context, *caller.Principal) error
-	// Room bounds the memory held for clients; nil does not.
+	// Budget bounds the memory held for clients; nil means no limit.
 	Budget *membudget.Budget
 	// MaxTimeout is the longest time limit of a command without a terminal, as in the service.
 	MaxTimeout time.Duration
@@ -180,7 +180,7 @@ func (s *Server) context(conn ssh.Conn, who sshkeys.Holder) (context.Context, fu
 const anyUser = "hutch"
 
 // target returns the sandbox of a user name and the user in it: ID, or ID+USER. If the sandbox was chosen before, the
-// name is only the user's.
+// name stands only for the user.
 func target(chosen, name string) (sandbox, user string, err error) {
 	sandbox, user, _ = strings.Cut(name, "+")
 	if chosen != "" {

@@ -36,7 +36,7 @@ type sshServer struct {
 	server  *sshd.Server
 	address string
 	host    ssh.PublicKey
-	expires atomic.Int64 // how long after a client has shown its key that is good, as if it were a certificate; 0 for ever
+	expires atomic.Int64 // how long a key is valid after a client has shown it, as if it were a certificate; 0 for ever
 }
 
 func newKey(t testing.TB) ssh.Signer {
@@ -60,7 +60,7 @@ func open(t *testing.T) *sshServer {
 	return patient(t, time.Minute)
 }
 
-// patient opens a server that waits so long for a client's key.
+// patient opens a server that waits for a client's key for a given time.
 func patient(t *testing.T, wait time.Duration) *sshServer {
 	t.Helper()
 	tokens, err := auth.Open(t.Context(), auth.Options{Local: "root", LocalFree: true})
@@ -112,7 +112,7 @@ func (h *sshServer) tenant(t *testing.T, req hutch.TokenRequest) *tenant {
 	return v
 }
 
-// ada has a sandbox.
+// ada returns an owner who has a sandbox.
 func (h *sshServer) ada(t *testing.T) *tenant {
 	t.Helper()
 	v := h.tenant(t, hutch.TokenRequest{Name: "ada"})
@@ -315,7 +315,7 @@ func (s *shared) await(t *testing.T, text string) {
 	}
 }
 
-// TestForward: a client reaches the sandbox's own ports. Other hosts, the server's among them, are refused by name.
+// TestForward: a client reaches the sandbox's own ports. Other hosts, including the server, are refused by name.
 func TestForward(t *testing.T) {
 	t.Parallel()
 	ada := open(t).ada(t)
@@ -372,8 +372,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestStrangers: a client with an invalid or unknown key does not get in. A revoked token, a deleted key and another
-// owner's key end what is under way, or reach nothing.
+// TestStrangers: a client with an unknown key does not get in, and the key of another owner reaches nothing. When a
+// token is revoked or a key is deleted, its connections end, and it opens no new ones.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -444,7 +444,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestCertificate: a certificate of this server is good for its owner and its time; others are good for nothing.
+// TestCertificate: a certificate of this server is good for its owner and its time. Other certificates are refused.
 func TestCertificate(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -510,7 +510,7 @@ func TestCertificateExpires(t *testing.T) {
 	}
 }
 
-// TestChoice: a proxy command chooses the sandbox, and the user name is then that of the user in it.
+// TestChoice: a proxy command can choose the sandbox. Then the user name stands for the user in the sandbox.
 func TestChoice(t *testing.T) {
 	t.Parallel()
 	ada := open(t).ada(t)

@@ -23,7 +23,7 @@ type screen struct {
 
 	mu      sync.Mutex
 	size    hutch.Size
-	process func(context.Context, int) error // signals it; nil before it has begun
+	process func(context.Context, int) error // signals the process; nil before the process has begun
 }
 
 // kinds matches the names of terminals that a client can set as TERM: many programs make a path of it.
@@ -78,7 +78,7 @@ func (s *screen) signal(ctx context.Context, number int) bool {
 	return signal != nil && signal(ctx, number) == nil
 }
 
-// request is the request that starts the process. An empty command is a shell.
+// terminalRequest returns the request that starts the process. An empty command is a shell.
 func (s *session) terminalRequest(command string) hutch.ProcessRequest {
 	s.screen.mu.Lock()
 	defer s.screen.mu.Unlock()

@@ -14,8 +14,9 @@ import (
 // maxAnswer is the longest answer in JSON, in bytes: the SDK reads an answer into memory.
 const maxAnswer = 64 << 20
 
-// maxSkills is the most bytes of the archive of a skill, and of the unpacked skills of a session before the next one is
-// downloaded. The SDK bounds what one archive unpacks to. The skills of an agent can be those of a third party.
+// maxSkills is the most bytes of a skill's archive. It also bounds the unpacked skills of a session: if they are
+// larger, no further skill is downloaded. The SDK bounds what one archive unpacks to. A third party can have written
+// the skills.
 var maxSkills int64 = 256 << 20
 
 var errLongAnswer = errors.New("the answer of the API is too long")
@@ -53,7 +54,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// boundSkills downloads no further skill when those of the session take too much of this machine's disk.
+// boundSkills downloads no further skill when the session's skills take too much of this machine's disk.
 func (s *session) boundSkills(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 	if isSkill(req) && sizeOf(s.downloads) > maxSkills {
 		return refusal(req, http.StatusRequestEntityTooLarge, "request_too_large", "the skills of this session are too large for this worker"), nil

@@ -45,8 +45,8 @@ func TestProgram(t *testing.T) {
 			t.Log(said.String())
 		}
 	})
-	// It is queued for the next worker. A request for work that the program has just broken off may have got it: then
-	// its lease ends unused.
+	// The session is queued for the next worker, or is claimed by a request for work that the program has just broken
+	// off. In the second case its lease ends unused.
 	api.Await(t, "sesn_A", "queued", "starting")
 	if strings.Contains(said.String(), api.Key) {
 		t.Error("the log has the key")

@@ -68,8 +68,8 @@ func (w *worker) newSession(id string) (*session, error) {
 
 func (s *session) end() { os.RemoveAll(s.downloads) }
 
-// SandboxID returns the id of the sandbox of a session. Ids of sessions differ in upper and lower case, which ids of
-// sandboxes cannot, so it is a hash.
+// SandboxID returns the id of the sandbox of a session. The id is a hash, because ids of sessions can differ only in
+// upper and lower case, and ids of sandboxes cannot.
 func SandboxID(environment, session string) string {
 	sum := sha256.Sum256([]byte(environment + "\x00" + session))
 	return "claude-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:15]))
@@ -141,7 +141,7 @@ func (s *session) copySkills(ctx context.Context) error {
 	return s.svc.Unpack(ctx, s.sandbox, hutch.UnpackRequest{Dir: workDir, Format: hutch.Tar}, r)
 }
 
-// findOutputs finds the outputs folder of a sandbox that an earlier worker made. Without one it is "".
+// findOutputs finds the outputs folder of a sandbox that an earlier worker made. It returns "" if there is none.
 func (s *session) findOutputs(ctx context.Context) (string, error) {
 	for _, dir := range outputsDirs {
 		if _, err := s.svc.Stat(ctx, s.sandbox, dir); hutch.KindOf(err) != hutch.NotFound || err == nil {
@@ -196,7 +196,7 @@ func (s *session) hibernate(ctx context.Context, log *slog.Logger) {
 		return
 	}
 	if _, err := s.svc.Hibernate(ctx, s.sandbox, hutch.HibernateRequest{}); err != nil {
-		log.Debug("the sandbox does not sleep yet", "sandbox", s.sandbox, "err", err) // it does after SleepAfter
+		log.Debug("the sandbox does not sleep yet", "sandbox", s.sandbox, "err", err) // it will sleep after SleepAfter
 	}
 }
 

@@ -40,7 +40,7 @@ func (t *tool[In]) InputSchema() anthropic.BetaToolInputSchemaParam {
 // errHandedBack is the result of a call that is not posted.
 var errHandedBack = errors.New("the session was handed back before the call ended")
 
-// Execute runs one call. If it returns an error, the agent gets to read it.
+// Execute runs one call. If it returns an error, the agent reads the error.
 func (t *tool[In]) Execute(ctx context.Context, raw json.RawMessage) ([]anthropic.BetaToolResultBlockParamContentUnion, error) {
 	if !t.calls.enter() {
 		t.withheld.Store(true)

@@ -79,7 +79,7 @@ func bashLimit(ctx context.Context, asked int64) time.Duration {
 // merged sends both outputs of a command through one pipe, which keeps their order.
 func merged(command string) string { return "{ " + command + "\n} 2>&1" }
 
-// bashResult returns the agent's text about a command.
+// bashResult returns the text about a command that the agent reads.
 func bashResult(res hutch.RunResult, text string, cut bool, limit time.Duration) (string, error) {
 	if cut {
 		text += "\n[the middle of the output was left out: write long output to a file, and read parts of it]"
@@ -128,7 +128,7 @@ func runRead(ctx context.Context, s *session, in readInput) (string, error) {
 
 var errTooLong = errors.New("too long")
 
-// limited keeps a little more than the longest file, and then refuses.
+// limited keeps a little more than the longest file, and then fails.
 type limited struct{ bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {

@@ -60,7 +60,7 @@ const (
 	defaultSessions = 4
 	defaultIdle     = time.Minute
 	defaultDrain    = time.Minute
-	// reclaimAfter is how old claimed work must be that no worker has acknowledged before another worker gets it.
+	// reclaimAfter is the age at which claimed work goes to another worker, if no worker has acknowledged it.
 	reclaimAfter = 30 * time.Second
 )
 
@@ -73,8 +73,8 @@ type worker struct {
 }
 
 // Run serves the sessions of an environment until ctx is done. Then it claims no more work, lets running calls finish
-// for the time Drain, and returns its sessions: the API gives them to another worker, or to the next one. An
-// environment that does not exist and a refused key are errors of kind Denied.
+// for the time Drain, and returns its sessions: the API gives them to another worker, or to the next one. The error is
+// NotFound for an environment that does not exist, and Denied for a refused key.
 func Run(ctx context.Context, svc hutch.Service, opt Options) error {
 	w := &worker{Options: opt.withDefaults(), svc: svc, calls: newGate()}
 	if err := w.check(); err != nil {
@@ -248,7 +248,7 @@ func (w *worker) over(ctx context.Context, session string) bool {
 	return err == nil && (got.Status == anthropic.BetaManagedAgentsSessionStatusTerminated || !got.ArchivedAt.IsZero())
 }
 
-// refused describes an error that ends the worker, and the next step.
+// refused returns an error of the API that ends the worker, with a message that says what to do.
 func (w *worker) refused(err error) error {
 	answer, ok := errors.AsType[*anthropic.Error](err)
 	if !ok {

@@ -27,7 +27,7 @@ type running struct {
 	done chan struct{}
 }
 
-// start starts a worker for an API, which ends with the test.
+// start starts a worker for an API. The worker ends with the test.
 func start(t *testing.T, api *managedagents.API, svc hutch.Service, change func(*worker.Options)) *running {
 	t.Helper()
 	opt := worker.Options{
@@ -67,7 +67,7 @@ func TestToolsOfASession(t *testing.T) {
 				t.Errorf("%s %v: error %v, %.2000q; want error %v, %q", tool, input, got.Error, got.Text, isError, want)
 			}
 		}
-		do("bash", map[string]any{"restart": true}, "restarted", false) // there is none yet
+		do("bash", map[string]any{"restart": true}, "restarted", false) // there is no shell yet
 		do("write", map[string]any{"file_path": "src/a.txt", "content": "one\ntwo\nthree\n"}, "wrote 14 bytes", false)
 		do("read", map[string]any{"file_path": "/workspace/src/a.txt", "view_range": []int{2, 3}}, "two\nthree", false)
 		do("edit", map[string]any{"file_path": "src/a.txt", "old_string": "two", "new_string": "2"}, "1 replacements", false)
@@ -186,8 +186,8 @@ func TestHostileInput(t *testing.T) {
 	}
 }
 
-// TestStopHandsBack: a worker that is told to stop lets a call that runs finish, posts nothing for one that it cannot
-// finish, and hands the session back; the next worker runs that call in the same sandbox.
+// TestStopHandsBack: a worker that has to stop lets a running call finish, posts nothing for a call that it cannot
+// finish, and hands the session back. The next worker runs the unfinished call in the same sandbox.
 func TestStopHandsBack(t *testing.T) {
 	svc := hutchtest.Engine(t, "native", nil)
 	api := managedagents.New(t)
@@ -243,7 +243,7 @@ func TestStolenWork(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a user stops a call that runs. It has no result, and later calls of the session have theirs.
+// TestInterrupted: a user stops a running call. This call has no result, but later calls of the session have results.
 func TestInterrupted(t *testing.T) {
 	svc := hutchtest.Engine(t, "native", nil)
 	api := managedagents.New(t)
@@ -276,7 +276,7 @@ func TestNoStorm(t *testing.T) {
 			claims++
 		}
 	}
-	if claims > 4 { // two slots, and one more each
+	if claims > 4 { // two claims for each of the two slots
 		t.Errorf("a session that cannot be served was claimed %d times in a second", claims)
 	}
 	api.HealthCheck()
@@ -405,7 +405,7 @@ func (full) Create(context.Context, hutch.CreateRequest) (hutch.Sandbox, error) 
 	return hutch.Sandbox{}, hutch.Errorf(hutch.Exhausted, "the server is full")
 }
 
-// TestSandboxIDs: sessions whose ids differ in case only have different sandboxes, and every id is valid.
+// TestSandboxIDs: sessions whose ids differ only in case have different sandboxes, and every id is valid.
 func TestSandboxIDs(t *testing.T) {
 	a, b, c := worker.SandboxID("env_1", "sesn_a"), worker.SandboxID("env_1", "sesn_A"), worker.SandboxID("env_1s", "esn_a")
 	if a == b || a == c || a != worker.SandboxID("env_1", "sesn_a") {

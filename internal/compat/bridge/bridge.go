@@ -4,10 +4,10 @@
 // A sandbox of the bridge is a sandbox of Hutch with the same id. An id that Hutch cannot use becomes "cf-" and 26
 // characters of its hash: see [SandboxID]. Session ids are mapped in the same way to ids of bash contexts.
 //
-// It differs from the original where that loses something: output is byte-exact, also in sessions; files and archives
-// have no size limit of their own; a time limit holds in sessions too; asking whether a sandbox runs wakes nothing.
-// Each terminal without a session has its own shell, which ends with the connection. What cannot be mapped is refused
-// with status 501 and named.
+// It differs from the original where the original loses something: output is byte-exact, also in sessions; files and
+// archives have no size limit of their own; a time limit holds in sessions too; asking whether a sandbox runs does not
+// wake it. Each terminal without a session has its own shell, which ends with the connection. A request that cannot be
+// mapped is refused with status 501, and the error names the reason.
 //
 // Errors are {"error", "code"} with the codes of the original.
 package bridge
@@ -31,8 +31,8 @@ import (
 // Prefix comes before all paths of the API, for clients that need the whole API at one base URL.
 const Prefix = "/bridge"
 
-// Paths are patterns of the bridge's paths without [Prefix]. Other paths, such as /v1/openapi.json, belong to Hutch
-// there.
+// Paths are patterns of the bridge's paths at the root, without [Prefix]. Other paths at the root, such as
+// /v1/openapi.json, belong to Hutch.
 var Paths = []string{"/v1/sandbox", "/v1/sandbox/", "/v1/pool/stats", "/v1/pool/prime", "/v1/pool/shutdown-prewarmed"}
 
 // Open reports whether a request needs no token.
@@ -48,7 +48,7 @@ type Options struct {
 	// Volumes and Pools are served if they are set.
 	Volumes hutch.Volumes
 	Pools   hutch.Pools
-	// MaxTimeout bounds a command that names no time limit: the bridge has no default one. Default 24 h.
+	// MaxTimeout bounds a command without a time limit, because the bridge sets no default limit. Default 24 h.
 	MaxTimeout time.Duration
 	// Stall is how long a client can leave data unread before it is disconnected; default 5 minutes.
 	Stall time.Duration
@@ -122,7 +122,7 @@ func (h *Handler) routes() map[string]http.HandlerFunc {
 	return list
 }
 
-// parameters are the parameters of the routes that have some. The token of a description was taken by the guard.
+// parameters are the parameters of the routes that have some. The guard has already read the token of a description.
 var parameters = map[string][]string{
 	"POST /v1/sandbox/{id}/persist": {"excludes"}, "GET /v1/sandbox/{id}/pty": {"cols", "rows", "shell", "session"},
 	"GET /v1/openapi.json": {"token"}, "GET /v1/openapi.html": {"token"}, "GET /v1/openapi": {"token"},
@@ -175,7 +175,7 @@ func Uploads(r *http.Request) bool {
 }
 
 // create makes a sandbox. The original only makes an id. Here the sandbox exists afterwards, so a token that cannot
-// have one gets the error at once.
+// have another sandbox gets the error at once.
 func (h *Handler) create(w http.ResponseWriter, r *http.Request) {
 	id := newSandboxID()
 	if _, err := h.svc.Create(r.Context(), hutch.CreateRequest{ID: id}); err != nil {

@@ -63,7 +63,7 @@ func (b *bench) ask(method, path, body string, header ...string) answer {
 	return answer{resp.StatusCode, string(got), resp.Header}
 }
 
-// want asks for an answer of status 200.
+// want sends a request, and fails the test unless the answer has status 200.
 func (b *bench) want(method, path, body string, header ...string) answer {
 	b.t.Helper()
 	a := b.ask(method, path, body, header...)
@@ -73,7 +73,7 @@ func (b *bench) want(method, path, body string, header ...string) answer {
 	return a
 }
 
-// refused asks for an error with a status and a code.
+// refused sends a request, and fails the test unless the answer is an error with the status and the code.
 func (b *bench) refused(status int, code, method, path, body string, header ...string) string {
 	b.t.Helper()
 	a := b.ask(method, path, body, header...)
@@ -138,7 +138,7 @@ func (b *bench) exec(id string, body any, header ...string) ran {
 
 func argv(words ...string) map[string]any { return map[string]any{"argv": words} }
 
-// TestLife is a sandbox from its creation to its end.
+// TestLife uses a sandbox from its creation to its end.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	b := serve(t, fakeengine.Start(t), bridge.Options{})
@@ -222,7 +222,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestFiles: any bytes pass, and only files of the workspace.
+// TestFiles: files can have any bytes, and only files of the workspace can be reached.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	b := serve(t, fakeengine.Start(t), bridge.Options{})
@@ -303,7 +303,7 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// TestTerminal has a shell over a WebSocket.
+// TestTerminal uses a shell over a WebSocket.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	b := serve(t, fakeengine.Start(t), bridge.Options{})
@@ -361,7 +361,7 @@ func TestTerminalEndsWithItsClient(t *testing.T) {
 	}
 }
 
-// TestTunnels give ports URLs.
+// TestTunnels: a port gets a URL, and its tunnel can be deleted twice.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	b := serve(t, &fakeservice.Service{}, bridge.Options{})

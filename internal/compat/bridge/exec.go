@@ -76,7 +76,8 @@ func (h *Handler) exec(w http.ResponseWriter, r *http.Request, id string) {
 	}
 }
 
-// session returns the id of the context that a request names, or "". It answers if the name is not a session id.
+// session returns the id of the context that a request names, or "". It answers with an error if the name is not a
+// session id.
 func (h *Handler) session(w http.ResponseWriter, r *http.Request, name string) (string, bool) {
 	if name == "" {
 		return "", true

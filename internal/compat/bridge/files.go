@@ -103,7 +103,7 @@ func (h *Handler) hydrate(w http.ResponseWriter, r *http.Request, id string) {
 	h.done(w, r, err, codeWrite)
 }
 
-// upload is the body of a request, as long as data keeps arriving.
+// upload is the body of a request. Reading it fails when no data arrives for too long.
 type upload struct{ body *httpio.Body }
 
 // errBroken is the cause of the error for a body that did not arrive whole.
@@ -117,7 +117,7 @@ func (u upload) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// download is an answer of any length. It begins with the first byte: until then an error has its own status.
+// download is an answer of any length. The header is sent with the first byte: until then an error has its own status.
 type download struct {
 	w     *httpio.Writer
 	begun bool

@@ -51,7 +51,7 @@ func until(t *testing.T, ctx context.Context, conn *websocket.Conn, text string)
 	}
 }
 
-// shown reads the terminal to its end: what it showed, and the last message.
+// shown reads the terminal to its end. It returns what the terminal showed, and the last message.
 func shown(t *testing.T, ctx context.Context, conn *websocket.Conn) (text, last string) {
 	t.Helper()
 	for {

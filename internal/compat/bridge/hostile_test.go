@@ -16,7 +16,7 @@ import (
 	"hutch/internal/fakeservice"
 )
 
-// TestBadBodies: every route with a JSON body refuses any bad one, in the shape of the bridge.
+// TestBadBodies: every route with a JSON body refuses any bad body, in the shape of the bridge.
 func TestBadBodies(t *testing.T) {
 	t.Parallel()
 	b := serve(t, &fakeservice.Service{}, bridge.Options{})
@@ -37,7 +37,8 @@ func TestBadBodies(t *testing.T) {
 	}
 }
 
-// TestClientThatDoesNotRead loses its command after a while, and nothing else waits for it.
+// TestClientThatDoesNotRead: a client that does not read loses its command after a while, and nothing else waits for
+// it.
 func TestClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 1)
@@ -84,7 +85,7 @@ func TestEndlessBody(t *testing.T) {
 	}
 }
 
-// drain has files that take everything.
+// drain reads the content of every written file, and discards it.
 type drain struct{ hutch.Files }
 
 func (drain) WriteFile(_ context.Context, _ string, _ hutch.WriteRequest, r io.Reader) (hutch.FileInfo, error) {
@@ -92,7 +93,7 @@ func (drain) WriteFile(_ context.Context, _ string, _ hutch.WriteRequest, r io.R
 	return hutch.FileInfo{}, err
 }
 
-// TestRunsOnce: a sandbox that is destroyed while a command runs is not made again to run it twice.
+// TestRunsOnce: a sandbox that is destroyed while a command runs is not created again to run the command again.
 func TestRunsOnce(t *testing.T) {
 	t.Parallel()
 	runs := 0

@@ -18,8 +18,8 @@ var (
 )
 
 // SandboxID returns the id of Hutch's sandbox for an id of the bridge. It is the same id, or its hash if Hutch cannot
-// use the id because it is longer than 63 characters or the name of a host. No id of the bridge has a hyphen, so none
-// equals the hash of another. It returns false for a text that is not an id of the bridge.
+// use the id because it is longer than 63 characters or the name of a host. A hash begins with "cf-", and no id of the
+// bridge has a hyphen, so no id equals a hash. It returns false for a text that is not an id of the bridge.
 func SandboxID(id string) (string, bool) {
 	if !sandboxForm.MatchString(id) {
 		return "", false
@@ -30,7 +30,8 @@ func SandboxID(id string) (string, bool) {
 	return id, true
 }
 
-// maxContext is the longest session id that is also the id of a context: a terminal's name is this id with a prefix.
+// maxContext is the longest session id that is also the id of a context. It leaves space for the prefix in the name of
+// the session's terminal.
 const maxContext = 50
 
 // contextID returns the id of Hutch's context for a session of the bridge: the same id, or its hash. It returns false

@@ -141,8 +141,8 @@ func TestExcluded(t *testing.T) {
 	}
 }
 
-// A program in the sandbox chooses the paths that this server compares with a thousand patterns. A deep path costs not
-// much more than another one of its length.
+// A program in the sandbox chooses the paths that this server compares with a thousand patterns. A deep path costs
+// little more than another path of the same length.
 func TestCostOfExcludes(t *testing.T) {
 	list, err := parseExcludes(strings.TrimSuffix(strings.Repeat("*a*a*a*a*a*a*a*a*a*a*a*a*a*b,", maxExcludes), ","))
 	if err != nil {

@@ -245,8 +245,8 @@ func (h *Handler) saveMount(ctx context.Context, id, at, mounted string) error {
 	})
 }
 
-// labels returns a copy of the labels of one of the caller's own sandboxes. Labels of a shared sandbox were written by
-// its owner, and name that owner's volumes. It wakes nothing.
+// labels returns a copy of the labels of one of the caller's own sandboxes. It does not return those of a shared
+// sandbox: another owner has written them, and they name that owner's volumes. It wakes no sandbox.
 func (h *Handler) labels(ctx context.Context, id string) (map[string]string, error) {
 	list, err := h.svc.Sandboxes(ctx, hutch.Filter{ID: id, Brief: true})
 	if err != nil {

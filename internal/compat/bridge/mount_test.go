@@ -15,7 +15,7 @@ type (
 	verbs       = hutch.Service
 	volumeVerbs = hutch.Volumes
 
-	// labelled is one sandbox, for which several mounts are checked before any of them is noted.
+	// labelled is a service with one sandbox. Several mounts are checked there before the first of them is recorded.
 	labelled struct {
 		verbs
 		meet   sync.WaitGroup

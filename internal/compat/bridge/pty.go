@@ -235,7 +235,7 @@ func (v *viewer) receive(ctx context.Context, tasks *sync.WaitGroup) error {
 	}
 }
 
-// resize changes the size of the terminal. Other messages and impossible sizes are ignored, as by the original: clients
+// resize changes the size of the terminal. Like the original, it ignores other messages and impossible sizes: clients
 // take an error for the end of the terminal.
 func (v *viewer) resize(ctx context.Context, b []byte) {
 	var m message

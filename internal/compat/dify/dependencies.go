@@ -16,7 +16,7 @@ type dependency struct {
 	Version string `json:"version"`
 }
 
-// dependencies is an answer.
+// dependencies is the answer with the list of packages.
 type dependencies struct {
 	List []dependency `json:"dependencies"`
 }

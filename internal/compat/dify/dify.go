@@ -3,7 +3,7 @@
 // CODE_EXECUTION_API_KEY.
 //
 // Each run has a new sandbox, which is destroyed afterwards. As in Dify's own service, preload runs first, and then the
-// code in the same module; the code comes on standard input, so that it can be longer than a command can.
+// code in the same module. The code is passed on standard input, so it can be longer than a command line.
 //
 // Answers are {"code", "message", "data"}. The status is 200 also when a run fails, because Dify shows the message of
 // that status only; it is 400 for a request that no server can answer.

@@ -160,8 +160,8 @@ func TestDependencies(t *testing.T) {
 	compattest.NoneLeft(t, svc)
 }
 
-// TestOwnersShareNoList: the packages that the sandbox of one owner reports are not shown to another, and are asked for
-// once.
+// TestOwnersShareNoList: the packages that the sandbox of one owner reports are not shown to another owner. A sandbox
+// is asked for them once.
 func TestOwnersShareNoList(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -212,12 +212,12 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// crowd lets only two sandboxes be there at once, as a token's limit does.
+// crowd is a service that allows only two sandboxes at once, as a token's limit does.
 type crowd struct {
 	*fakeservice.Service
 	mu    sync.Mutex
 	there int
-	full  bool // it never has room
+	full  bool // it allows no sandbox at all
 }
 
 func (c *crowd) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sandbox, error) {
@@ -237,7 +237,7 @@ func (c *crowd) Destroy(ctx context.Context, id string, force bool) (hutch.Destr
 	return c.Service.Destroy(ctx, id, force)
 }
 
-// TestBurst: more runs at once than there can be sandboxes wait for each other, and all of them succeed.
+// TestBurst: when there are more runs at once than sandboxes are allowed, they wait for each other, and all succeed.
 func TestBurst(t *testing.T) {
 	t.Parallel()
 	svc := &crowd{Service: &fakeservice.Service{}}

@@ -9,7 +9,7 @@ import (
 	"hutch/internal/compat"
 )
 
-// FuzzProgram: a run that is accepted has a language, code and a command that a sandbox can be asked for.
+// FuzzProgram: an accepted run has a language, code, and a command that the service accepts.
 func FuzzProgram(f *testing.F) {
 	for _, seed := range []string{
 		`{"language":"python3","code":"print(1)","preload":"import os","enable_network":true}`,

@@ -17,7 +17,7 @@ type program struct {
 	Network  bool   `json:"enable_network"`
 }
 
-// language says how to run a language of Dify. The loader runs its standard input, in its own module.
+// language says how to run a language of Dify. The loader runs the code on its standard input, in the loader's module.
 type language struct{ name, loader string }
 
 var languages = map[string]language{
@@ -25,7 +25,7 @@ var languages = map[string]language{
 	"nodejs":  {"javascript", `eval(require("fs").readFileSync(0, "utf8"))`},
 }
 
-// check refuses a run that no server can do.
+// check refuses a run that no server can carry out.
 func (p program) check() (language, error) {
 	l, ok := languages[p.Language]
 	switch {

@@ -87,8 +87,8 @@ var ofList = []string{"metadata", "state", "order", "startedAfter", "template", 
 var lists = []string{"sandbox_ids", "state"}
 
 // checkQuery refuses a request with a parameter that its route does not have: if a filter were ignored, everything
-// would look as if it had matched. It also refuses a parameter that is given twice, unless it is a list: clients write
-// those in either way.
+// would look as if it had matched. It also refuses a parameter that is given twice, unless the parameter is a list:
+// some clients repeat the parameter for each value of a list.
 func checkQuery(r *http.Request, known []string) error {
 	if name, unknown := seam.UnknownParameter(r, known...); unknown {
 		return unsupported(name)
@@ -99,7 +99,7 @@ func checkQuery(r *http.Request, known []string) error {
 	return nil
 }
 
-// names returns the fields of a struct in JSON.
+// names returns the JSON names of a struct's fields.
 func names(t reflect.Type) (list []string) {
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")

@@ -19,13 +19,13 @@ import (
 )
 
 // Builds of templates. A client requests a build, uploads files, starts the build, and then polls its state. A build is
-// only in memory until it has ended: after a restart of the server, the client must request it again. Its result is a
-// template of ours for each tag, NAME:TAG, with the id of the build in a label.
+// only in memory until it has ended: after a restart of the server, the client must request it again. Its result is one
+// template of Hutch for each tag, NAME:TAG, with the id of the build in a label.
 
 // labelBuild is a label of the template, and so of its sandboxes: the id of the build that made it.
 const labelBuild = labelPrefix + "build"
 
-// defaultTag is E2B's tag of a template without one. Ours is called latest.
+// defaultTag is E2B's tag of a template without a tag. Hutch calls this tag latest.
 const defaultTag = "default"
 
 const (
@@ -73,7 +73,7 @@ type buildReason struct {
 	Entries []buildLog `json:"logEntries"`
 }
 
-// say adds a message. Messages over the limit are left out, which one message says.
+// say adds a message. Messages over the limit are left out, and one message reports that.
 func (b *build) say(level, step, text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *Server) Close() {
 	s.uploads.clear()
 }
 
-// templateName returns our name of a tag of a template.
+// templateName returns Hutch's name for a tag of a template.
 func templateName(template, tag string) string {
 	if tag == defaultTag || tag == "latest" {
 		return template
@@ -235,7 +235,7 @@ func (a asked) translate(owner string) (*build, error) {
 }
 
 // disk returns the disk limit of the template's sandboxes: how much they can write, because the files of an image do not
-// count. 0 asks for no minimum, as leaving the field out does.
+// count. 0 asks for no minimum, like a missing field.
 func (a asked) disk() (int, error) {
 	if a.Disk == nil {
 		return 0, nil
@@ -364,7 +364,7 @@ func (s *Server) startBuild(w http.ResponseWriter, r *http.Request) (int, any, e
 
 var errClosing = hutch.Errorf(hutch.Unavailable, "the server is shutting down: build again in a moment")
 
-// work does a build to its end.
+// work runs a build to its end.
 func (s *Server) work(ctx context.Context, b *build, req started) {
 	err := s.make(ctx, b, req)
 	if ctx.Err() != nil && err != nil {
@@ -395,7 +395,7 @@ type buildStatus struct {
 	Reason     *buildReason `json:"reason,omitempty"`
 }
 
-// levels are E2B's, the least first.
+// levels are E2B's log levels, the least severe first.
 var levels = []string{"debug", "info", "warn", "error"}
 
 // buildStatus returns the state of a build, and its messages.

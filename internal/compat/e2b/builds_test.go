@@ -116,7 +116,7 @@ func TestBuild(t *testing.T) {
 		t.Fatalf("%+v", all)
 	}
 
-	// Another template begins with it, with the user that it has, and no cache is refused.
+	// Another template starts from the first one: its user exists already, and the build uses the cache.
 	if got := s.build("more", `{"fromTemplate":"web:v1","steps":[]}`); got["status"] != buildReady {
 		t.Fatalf("%v", got)
 	}
@@ -277,7 +277,7 @@ func TestUploads(t *testing.T) {
 	s.want(404, "GET", "/templates/web/files/"+hash, "") // no build waits any more
 }
 
-// Archives that arrive at the same time share the limit of their owner, and an old one is removed by itself.
+// Archives that arrive at the same time share the limit of their owner, and old archives are removed automatically.
 func TestUploadsAreBounded(t *testing.T) {
 	t.Parallel()
 	u := newUploads(t.TempDir())
@@ -287,7 +287,7 @@ func TestUploadsAreBounded(t *testing.T) {
 	first := make(chan error, 1)
 	go func() { first <- u.put("ada", "web", "one", in) }()
 	io.WriteString(out, part)
-	io.WriteString(out, "x") // which is read after all of part was charged
+	io.WriteString(out, "x") // it is read after all of part has been charged
 	for range 2 {
 		if err := u.put("ada", "web", "two", strings.NewReader(part)); hutch.KindOf(err) != hutch.Exhausted {
 			t.Errorf("while another one arrives: %v", err)
@@ -363,7 +363,7 @@ func TestFailedBuild(t *testing.T) {
 	}
 }
 
-// One owner has a number of builds at once, and the server's end ends them.
+// An owner can have a limited number of builds at once, and they end when the server closes.
 func TestBuildsAreBounded(t *testing.T) {
 	t.Parallel()
 	s, images := openBuilds(t)
@@ -387,8 +387,8 @@ func TestBuildsAreBounded(t *testing.T) {
 	s.want(404, "GET", "/templates/web/builds/"+gone+"/status", "")
 }
 
-// If a template that the administrator shares has the same name as one of the caller's own, the caller's own has the
-// name. Only the administrator can delete a shared one.
+// If a template that the administrator shares has the same name as one of the caller's own templates, the name means
+// the caller's own. Only the administrator can delete the shared template.
 func TestSharedTemplates(t *testing.T) {
 	t.Parallel()
 	s, _ := openBuilds(t)
@@ -420,7 +420,7 @@ func TestSharedTemplates(t *testing.T) {
 	}
 }
 
-// sharing lists the snapshots of an administrator, too, which only she deletes.
+// sharing is a service that also lists snapshots of an administrator. Only the administrator can delete these.
 type sharing struct {
 	hutch.Service
 	shared []hutch.Snapshot

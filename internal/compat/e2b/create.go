@@ -101,7 +101,7 @@ func (s *Server) holder(ctx context.Context) (*caller.Principal, error) {
 	return who, nil
 }
 
-// translate maps all but the template and the id.
+// translate translates everything except the template and the id.
 func (c created) translate(timeout float64) (hutch.CreateRequest, error) {
 	if c.IAM != nil {
 		return hutch.CreateRequest{}, unsupported("iam")
@@ -151,7 +151,7 @@ func checkMetadataName(name string) error {
 	return nil
 }
 
-// life sets how long the sandbox lives, and what happens to it then.
+// life sets how long the sandbox lives, and what happens to it afterwards.
 func (c created) life(req *hutch.CreateRequest, timeout float64) error {
 	seconds, err := checkTimeout(timeout)
 	if err != nil {
@@ -178,7 +178,7 @@ func (c created) life(req *hutch.CreateRequest, timeout float64) error {
 	return nil
 }
 
-// checkTimeout returns a timeout in our form, in which 0 would mean none.
+// checkTimeout returns a timeout in Hutch's form. There 0 would mean no timeout, so 0 becomes a millisecond.
 func checkTimeout(seconds float64) (hutch.Seconds, error) {
 	if !(seconds >= 0) {
 		return 0, hutch.Errorf(hutch.Invalid, "the timeout is %v: give seconds, from 0 up", hutch.Seconds(seconds)).Naming(hutch.AboutField, "timeout")
@@ -186,7 +186,8 @@ func checkTimeout(seconds float64) (hutch.Seconds, error) {
 	return hutch.Seconds(max(seconds, 0.001)), nil
 }
 
-// hosts are the templates of E2B that are this server's own programs, unless the caller has a template of that name.
+// hosts are E2B's templates for which a sandbox has this server's own programs, unless the caller has a template of
+// that name.
 var hosts = []string{"", "base", "code-interpreter-v1", "code-interpreter"}
 
 // begin sets what a sandbox starts from: a snapshot or template with that id or name, a build of a template, or else

@@ -14,9 +14,10 @@
 //
 // # Lives of sandboxes
 //
-// A sandbox with a timeout that kills it is kept awake until then: KeepAlive and a hard lifetime. A sandbox with a
-// timeout that pauses it hibernates after that time without use; unlike E2B, use counts. A hibernated, stopped or
-// paused sandbox is "paused" to a client, and only connect wakes it, unless it resumes automatically.
+// If a timeout kills a sandbox, the sandbox is kept awake until then: it has KeepAlive and a hard lifetime. If a
+// timeout pauses a sandbox, it hibernates after that time without use; in E2B, use does not postpone the pause. A
+// hibernated, stopped or paused sandbox is "paused" to a client, and only connect wakes it, unless it resumes
+// automatically.
 package e2b
 
 import (
@@ -48,8 +49,8 @@ type Options struct {
 	Secrets   hutch.Secrets
 	// Histories has past metrics, of the owner in the context; it can be nil.
 	Histories hutch.Histories
-	// Records lists the records of sandboxes, brief, of the owner in the context, or of all owners. The server itself
-	// uses it to find the sandbox of an address; no client sees its answer.
+	// Records lists brief records of sandboxes: those of the owner in the context or, without one, of all owners. The
+	// server itself uses the list to find the sandbox of an address; no client sees it.
 	Records func(context.Context, hutch.Filter) ([]hutch.Sandbox, error)
 	// Principal returns the principal of an owner's live token, or nil.
 	Principal func(owner string) *caller.Principal
@@ -198,8 +199,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	Refuse(w, seam.Status(kind), err)
 }
 
-// Refuse answers with an error in E2B's format; the guard also uses it to refuse E2B's clients. They try again only if
-// the answer says when.
+// Refuse answers with an error in E2B's format; the guard also uses it to refuse E2B's clients. These clients try again
+// only if the answer says when.
 func Refuse(w http.ResponseWriter, status int, err error) {
 	e := hutch.AsError(err)
 	if after, ok := e.RetryAfter(); ok {

@@ -144,7 +144,7 @@ func TestLife(t *testing.T) {
 	s.want(404, "GET", "/sandboxes/Not.An-Id", "")
 }
 
-// A timeout that pauses is the idle time of Hutch, and nothing ever destroys such a sandbox.
+// A timeout that pauses a sandbox becomes Hutch's idle time, and nothing ever destroys such a sandbox.
 func TestAutoPause(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -259,7 +259,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// Rules are header rules of Hutch. Their values are not shown, and an update replaces all of them.
+// E2B's rules become header rules of Hutch. Their values are not shown, and an update replaces all rules.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -295,7 +295,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The proxy is ours. Its password is not shown, and an update without it removes it.
+// E2B's egress proxy becomes the proxy of Hutch's network. Its password is not shown, and an update without a proxy
+// removes the proxy.
 func TestEgressProxy(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -333,7 +334,7 @@ func TestList(t *testing.T) {
 	for range 3 {
 		id, _ := s.create(`{"templateID":"base","metadata":{"a b":"c&d"}}`)
 		ids = append(ids, id)
-		time.Sleep(time.Millisecond) // the list is by the time of the start
+		time.Sleep(time.Millisecond) // the list is sorted by start time
 	}
 	s.create(`{"templateID":"base"}`)
 	s.want(204, "POST", "/sandboxes/"+ids[0]+"/pause", "")
@@ -409,7 +410,7 @@ func TestSnapshotsAndForks(t *testing.T) {
 	s.want(400, "POST", "/sandboxes/"+id+"/fork", `{"count":0}`)
 }
 
-// Every address of a sandbox needs what opens it, and nothing else opens it.
+// Each address of a sandbox needs its own kind of token or signature, and nothing else opens it.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -475,7 +476,8 @@ func TestTrafficTokens(t *testing.T) {
 	}
 }
 
-// Clients send the traffic token, and not the access token, for contexts of the code interpreter. It runs no code.
+// For contexts of the code interpreter, clients send the traffic token, and not the access token. The traffic token
+// gives no right to run code.
 func TestContextsWithTheTrafficToken(t *testing.T) {
 	t.Parallel()
 	s := open(t)

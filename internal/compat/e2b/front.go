@@ -45,7 +45,7 @@ func visitOf(r *http.Request) *visit {
 }
 
 // Front reads the addresses of requests. Requests for this package go to guarded, which leads through the guard to
-// Inside. Visits of servers in sandboxes bypass the guard, as previews do. All others go to next.
+// Inside. Requests for servers in sandboxes bypass the guard, as previews do. All others go to next.
 func (s *Server) Front(guarded, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := s.visit(r)
@@ -84,8 +84,8 @@ func Known(r *http.Request) *caller.Principal {
 	return nil
 }
 
-// Open reports whether the guard must pass a request on without a principal: then this package itself refuses it, in
-// the format of E2B's services, unless it needs no principal.
+// Open reports whether the guard must pass a request on without a principal. Then this package itself refuses the
+// request, in the format of E2B's services, unless the request needs no principal.
 func Open(r *http.Request) bool {
 	v := visitOf(r)
 	return v != nil && !v.control && v.who == nil
@@ -193,7 +193,7 @@ func (s *Server) set(v *visit, sb hutch.Sandbox) {
 	}
 }
 
-// admit makes the request for the owner of its sandbox, while the owner's token is valid.
+// admit makes the owner of the sandbox the caller of the request, if the owner's token is valid.
 func (s *Server) admit(v *visit, owner string) {
 	if v.who = s.opt.Principal(owner); v.who == nil {
 		v.target.Verified = false

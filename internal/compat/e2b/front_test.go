@@ -15,7 +15,7 @@ import (
 	"hutch/internal/compat/e2b/seam"
 )
 
-// newFront is a server in front of the sandboxes of several owners. What answers is up to the test.
+// newFront returns a server in front of the sandboxes of several owners. The handler answers plays every service.
 func newFront(principals map[string]*caller.Principal, answers http.HandlerFunc, sandboxes ...hutch.Sandbox) (*Server, http.Handler) {
 	s := New(Options{
 		Secret: []byte("secret"), Domain: "e2b.test", Ports: answers, Services: seam.Handlers{Envd: answers, Interpreter: answers},
@@ -32,8 +32,8 @@ func newFront(principals map[string]*caller.Principal, answers http.HandlerFunc,
 	return s, s.Front(http.NotFoundHandler(), http.NotFoundHandler())
 }
 
-// Another owner can have a sandbox of the same id, with open ports and an access token of its own. Neither opens the
-// closed ports of the sandbox to which the host name leads.
+// Another owner can have a sandbox of the same id, with open ports and an access token of its own. That does not open
+// the closed ports of the sandbox to which the host name leads.
 func TestClosedPortsOfASandboxWithATwin(t *testing.T) {
 	t.Parallel()
 	principals := map[string]*caller.Principal{"ada": {Owner: "ada", Scopes: hutch.Scopes}, "eve": {Owner: "eve", Scopes: hutch.Scopes}}
@@ -140,7 +140,7 @@ func TestVisitsEndWithTheToken(t *testing.T) {
 	}
 }
 
-// A client that follows something in a sandbox does not keep another one from pausing it.
+// A client that follows something in a sandbox does not keep another client from pausing the sandbox.
 func TestPauseWhileFollowed(t *testing.T) {
 	t.Parallel()
 	s := open(t)

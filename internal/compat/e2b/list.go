@@ -98,7 +98,7 @@ func readMetadata(text string) (map[string]string, error) {
 	return pairs, nil
 }
 
-// chosen returns all sandboxes that a query is about, in its order.
+// chosen returns all sandboxes that match a query, in the query's order.
 func (s *Server) chosen(r *http.Request, q query) ([]listed, error) {
 	all, err := s.svc.Sandboxes(r.Context(), hutch.Filter{Labels: q.metadata, Brief: true})
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Server) chosen(r *http.Request, q query) ([]listed, error) {
 	return kept, nil
 }
 
-// placeOf sorts by the start, and then by the id.
+// placeOf returns a text that sorts sandboxes by their start, and then by their id.
 func placeOf(l listed) string {
 	return l.StartedAt.Format("20060102150405.000000000") + " " + l.SandboxID
 }

@@ -30,7 +30,7 @@ const maxLogs = 1000
 
 // logChoice says which lines a client requests.
 type logChoice struct {
-	from   time.Time // or the end, when the newest come first
+	from   time.Time // start of the period, or its end if the newest lines come first
 	newest bool
 	limit  int
 	level  int // index in levels

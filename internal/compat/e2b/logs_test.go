@@ -9,7 +9,7 @@ import (
 	"hutch"
 )
 
-// events is a timeline with one entry in each second, whose newest come first to a query without a cursor.
+// events is a timeline with one entry in each second. A query without a cursor gets the newest entries first.
 type events struct{ all []hutch.TimelineEntry }
 
 func (e events) Timeline(_ context.Context, _ string, q hutch.TimelineQuery, out func(hutch.TimelineEntry) error) error {

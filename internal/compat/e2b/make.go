@@ -198,8 +198,8 @@ func (f *follower) explain(err error) error {
 
 const readyTime = 5 * time.Minute // longest time for a template's start command
 
-// program returns the program of a template. E2B runs a command repeatedly to check whether it is ready; Hutch waits
-// for a line. A start command that ends well before that is allowed.
+// program returns the program of a template. E2B runs a command repeatedly to check whether the program is ready; Hutch
+// waits for a line of output. The start command can end before that, if its exit code is 0.
 func (s *Server) program(id, start, ready string) hutch.Template {
 	t := hutch.Template{Labels: map[string]string{labelBuild: id}}
 	if start == "" && ready == "" {
@@ -224,8 +224,8 @@ func (s *Server) program(id, start, ready string) hutch.Template {
 	return t
 }
 
-// tag gives a template another name. For another owner's template, it makes a copy for the caller. A template with
-// memory continues in the copy; the program of a template without memory is started there.
+// tag gives a template another name. For another owner's template, it makes a copy for the caller. The processes of a
+// template with memory continue in the copy; for a template without memory, its program is started there.
 func (s *Server) tag(ctx context.Context, t hutch.Snapshot, name string) error {
 	if isOwn(ctx, t) {
 		_, err := s.svc.TagSnapshot(ctx, t.ID, hutch.SnapshotTag{Name: name, Replace: true})

@@ -56,8 +56,8 @@ func (s *Server) metrics(_ http.ResponseWriter, r *http.Request) (int, any, erro
 	return http.StatusOK, list, nil
 }
 
-// samples returns what a sandbox used in the past. The caller could read the sandbox, so it can read this, too; it does
-// not count as another call.
+// samples returns what a sandbox used in the past. A caller that can read the sandbox can read its samples, too.
+// Reading them does not count as another call.
 func (s *Server) samples(ctx context.Context, sb hutch.Sandbox, from, to time.Time) ([]hutch.StatsSample, error) {
 	if s.opt.Histories == nil || to.Before(from) {
 		return nil, nil

@@ -14,7 +14,7 @@ import (
 	"hutch/internal/history"
 )
 
-// fixedAccounts report the same, until the caller is gone.
+// fixedAccounts always reports the same, until the caller's context ends.
 type fixedAccounts struct {
 	hutch.Accounts
 	stats hutch.Stats
@@ -87,7 +87,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// usage counts its readings. Two owners have a sandbox of the same id.
+// usage counts how often it is read. Two owners have a sandbox of the same id.
 type usage struct {
 	hutch.Accounts
 	list []hutch.Usage
@@ -99,7 +99,7 @@ func (u *usage) Usage(context.Context) (hutch.UsageReport, error) {
 	return hutch.UsageReport{Sandboxes: u.list}, nil
 }
 
-// The disks of many sandboxes are read once, and each is its own.
+// The disk usage of many sandboxes is read at once, and each sandbox gets its own value.
 func TestDisksOfMany(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -22,7 +22,7 @@ type network struct {
 	HTTPS    []int        `json:"httpsPorts,omitempty"`
 }
 
-// egressProxy is our proxy of a network.
+// egressProxy is the proxy of a network. Its fields are those of Hutch's proxy.
 type egressProxy struct {
 	Address  string `json:"address"`
 	Username string `json:"username,omitempty"`
@@ -86,7 +86,7 @@ func httpsPorts(sb hutch.Sandbox) (ports []int) {
 
 const maxHost = 253 + len(":") + len(portInHost) // bytes
 
-// hostOf returns the Host header that a server of a sandbox gets, empty for the visitor's.
+// hostOf returns the Host header that a server of a sandbox gets; empty to keep the visitor's.
 func hostOf(sb hutch.Sandbox, port int) string {
 	return strings.ReplaceAll(sb.Labels[labelHost], portInHost, strconv.Itoa(port))
 }
@@ -108,7 +108,7 @@ func (n network) translate(internet *bool) (hutch.Network, error) {
 	return reach, err
 }
 
-// reach translates all but the rules.
+// reach translates everything except the rules.
 func (n network) reach(internet *bool) (hutch.Network, error) {
 	closed := internet != nil && !*internet
 	allow := hutch.Rules(n.AllowOut...)

@@ -88,7 +88,7 @@ const (
 	paused  = "paused"
 )
 
-// stateOf returns the state of a sandbox in E2B's form; empty for one that does not exist any more for E2B.
+// stateOf returns the state of a sandbox in E2B's form; empty for a sandbox that E2B would no longer show.
 func stateOf(sb hutch.Sandbox) string {
 	switch sb.Status {
 	case hutch.Creating, hutch.Running:
@@ -120,7 +120,7 @@ func (s *Server) detail(who *caller.Principal, sb hutch.Sandbox) detailed {
 	return d
 }
 
-// metadata returns the labels of a sandbox without the translation's own.
+// metadata returns the labels of a sandbox without those of this package.
 func metadata(labels map[string]string) map[string]string {
 	m := map[string]string{}
 	for name, value := range labels {

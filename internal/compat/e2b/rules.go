@@ -8,8 +8,8 @@ import (
 	"hutch"
 )
 
-// rules are the rules of a network, by host. They are our header rules: neither gives access to a host, an exact host
-// counts before a wildcard, and matching rules are not merged.
+// rules are E2B's rules of a network, by host. They mean the same as Hutch's header rules: they give no access to a
+// host, an exact host counts before a wildcard, and matching rules are not merged.
 type rules map[string][]rule
 
 type rule struct {
@@ -20,7 +20,7 @@ type transform struct {
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// UnmarshalJSON implements json.Unmarshaler. It refuses what a rule can do that this server cannot.
+// UnmarshalJSON implements json.Unmarshaler. It refuses fields of a rule that this server does not support.
 func (r *rule) UnmarshalJSON(b []byte) error {
 	type plain rule
 	return decode(b, (*plain)(r))
@@ -35,12 +35,13 @@ func (t *transform) UnmarshalJSON(b []byte) error {
 const (
 	// hidden stands for a value that is not shown. A client that sends it back keeps the value.
 	hidden = "[redacted]"
-	// placeholder begins a text that E2B replaces by a token or a secret of the account. Server.referTo replaces those
-	// for secrets.
+	// placeholder begins a text that E2B replaces by a token or a secret of the account. Server.referTo replaces the
+	// references to secrets.
 	placeholder = "${e2b."
 )
 
-// translate returns the rules of Hutch. E2B allows one rule for a host; of several, the last that sets a header counts.
+// translate returns the rules of Hutch. E2B allows one rule for a host. Of several rules, the last that sets a header
+// counts.
 func (all rules) translate() (list hutch.HeaderRules, err error) {
 	for _, host := range slices.Sorted(maps.Keys(all)) {
 		headers := map[string]hutch.HiddenValue{}

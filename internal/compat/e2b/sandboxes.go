@@ -49,7 +49,7 @@ func (s *Server) kill(_ http.ResponseWriter, r *http.Request) (int, any, error) 
 	return http.StatusNoContent, nil, err
 }
 
-// connect resumes a paused sandbox, and makes the life of a running one longer, never shorter.
+// connect resumes a paused sandbox. It extends the life of a running sandbox, and never shortens it.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var req struct {
 		Timeout *float64 `json:"timeout"`
@@ -88,7 +88,8 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) (int, any, error
 	return status, body, err
 }
 
-// checkAutoPause refuses to change what happens at the end of a sandbox's timeout: that is set when it is created.
+// checkAutoPause refuses to change what happens at the end of a sandbox's timeout: this is set when the sandbox is
+// created.
 func (s *Server) checkAutoPause(r *http.Request, pauses *bool) error {
 	if pauses == nil {
 		return nil
@@ -118,7 +119,7 @@ func (s *Server) open(r *http.Request, timeout float64, memory bool) (int, any, 
 		err := s.extend(r, sb, seconds)
 		return http.StatusOK, s.opened(who, sb), err
 	}
-	// Set the new end first: a sandbox that woke without one would never end.
+	// Set the new end first: a sandbox that woke without an end would never end.
 	if err := s.setTimeout(r, sb, seconds); err != nil {
 		return 0, nil, err
 	}
@@ -133,7 +134,7 @@ func (s *Server) open(r *http.Request, timeout float64, memory bool) (int, any, 
 	return http.StatusCreated, s.opened(who, sb), nil
 }
 
-// dropMemory stops a paused sandbox. A hibernated sandbox wakes first, because a sleeping one cannot be changed.
+// dropMemory stops a paused sandbox. A hibernated sandbox wakes first, because a sleeping sandbox cannot be changed.
 func (s *Server) dropMemory(r *http.Request, sb hutch.Sandbox) error {
 	if sb.Status == hutch.Hibernated {
 		if _, err := s.svc.Resume(r.Context(), sb.ID); err != nil {

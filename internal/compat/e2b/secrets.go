@@ -14,13 +14,13 @@ import (
 )
 
 // E2B's secrets are the caller's secrets. Names of E2B have small letters and hyphens, which names of Hutch cannot
-// have: a secret keeps the name that it was created with in a label. Other secrets, such as those of hutch secret, have
-// their own name in small letters.
+// have: a secret keeps the name that it was created with in a label. Other secrets, such as those of hutch secret, are
+// shown under Hutch's name in small letters.
 
 // labelName is the label of a secret with E2B's name.
 const labelName = labelPrefix + "name"
 
-// secretIDPrefix begins the id of a secret; our name follows.
+// secretIDPrefix begins the id of a secret; Hutch's name of the secret follows.
 const secretIDPrefix = "sec_"
 
 // secretInfo is the record of a secret as E2B shows it.
@@ -46,12 +46,12 @@ func secretInfoOf(s hutch.Secret) secretInfo {
 	return info
 }
 
-// secretName returns the name of one of our secrets for E2B's clients.
+// secretName returns the name of a secret of Hutch for E2B's clients.
 func secretName(s hutch.Secret) string { return cmp.Or(s.Labels[labelName], strings.ToLower(s.Name)) }
 
 var secretNames = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// nameOf returns our name for a new secret with a name of E2B in small letters.
+// nameOf returns Hutch's name for a new secret. name is E2B's name of the secret, in small letters.
 func nameOf(name string) (string, error) {
 	if !secretNames.MatchString(name) || strings.HasPrefix(name, secretIDPrefix) {
 		return "", hutch.Errorf(hutch.Invalid, "%.80q cannot be the name of a secret: give 1 to 63 letters, digits, hyphens and underscores that begin with a letter or digit, and not with %s", name, secretIDPrefix).Naming(hutch.AboutField, "name")

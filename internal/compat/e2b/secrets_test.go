@@ -69,7 +69,7 @@ func TestSecrets(t *testing.T) {
 	s.want(204, "DELETE", "/secrets/race", "")
 
 	s.want(409, "POST", "/secrets", `{"name":"openai-key","value":"another"}`)
-	s.want(409, "POST", "/secrets", `{"name":"openai_key","value":"another"}`) // the same name here
+	s.want(409, "POST", "/secrets", `{"name":"openai_key","value":"another"}`) // the same name in Hutch
 	for _, bad := range []string{"", "-a", "a b", "a/b", "sec_a", "ä", strings.Repeat("a", 64)} {
 		s.want(400, "POST", "/secrets", fmt.Sprintf(`{"name":%q,"value":"another"}`, bad))
 	}
@@ -82,7 +82,7 @@ func TestSecrets(t *testing.T) {
 	}
 	s.want(404, "POST", "/secrets/nothing", `{"value":"another"}`)
 
-	// Secrets of clients of Hutch are there, too. A new value leaves their hosts as they were.
+	// Secrets that clients of Hutch have made are listed, too. A new value does not change their hosts.
 	brokered := hutch.Brokering{Hosts: []string{"api.example.com"}}
 	if _, err := v.SetSecret(t.Context(), "Own_Key", hutch.SecretRequest{Value: "abcdefgh", Brokered: &brokered}); err != nil {
 		t.Fatal(err)
@@ -112,7 +112,8 @@ func TestSecrets(t *testing.T) {
 
 func last[T any](list []T) T { return list[len(list)-1] }
 
-// References to secrets become ours, those to secrets of other clients, and to none yet, too.
+// References to secrets become Hutch's references. So do references to secrets of other clients, and to secrets that do
+// not exist yet.
 func TestReferencesToSecrets(t *testing.T) {
 	t.Parallel()
 	s, v := withVault(t)

@@ -12,7 +12,7 @@ import (
 	"hutch/internal/compat/e2b/seam"
 )
 
-// Snapshots of E2B are snapshots here. Templates of E2B are snapshots with a name.
+// Snapshots of E2B are snapshots of Hutch. Templates of E2B are snapshots of Hutch with a name.
 
 type snapshotInfo struct {
 	SnapshotID string   `json:"snapshotID"`
@@ -177,8 +177,8 @@ type forked struct {
 	Error   *seam.Refusal `json:"error,omitempty"`
 }
 
-// fork makes copies of a sandbox from one snapshot. As in E2B, each copy succeeds or fails separately, so this is not
-// our Fork.
+// fork makes copies of a sandbox from one snapshot. As in E2B, each copy succeeds or fails separately, so it does not
+// use the Fork of [hutch.Service].
 func (s *Server) fork(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	req := struct {
 		Timeout *float64 `json:"timeout"`

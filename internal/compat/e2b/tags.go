@@ -39,8 +39,8 @@ func tagOf(x hutch.Snapshot, of string) tagged {
 	return tagged{tag, id, x.CreatedAt, name, x}
 }
 
-// tagsOf returns the tags of a template, or of all, oldest first. A template is named by its name, or by the id of one
-// of its snapshots. The caller's own name comes before a shared one.
+// tagsOf returns the tags of a template, oldest first, or of all templates if template is empty. template can be a
+// name, or the id of one of the template's snapshots. The caller's own template comes before a shared one.
 func (s *Server) tagsOf(ctx context.Context, template string) ([]tagged, error) {
 	all, err := s.svc.Snapshots(ctx)
 	if err != nil {

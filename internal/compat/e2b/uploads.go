@@ -32,7 +32,7 @@ const (
 	uploadLink   = time.Hour // how long a URL is valid
 	maxUploads   = 4 << 30   // bytes of one owner's archives
 	maxArchives  = 200       // most archives of one owner
-	forUploads   = "upload"  // purpose of the signature of its URL
+	forUploads   = "upload"  // purpose in the signature of an upload's URL
 	uploadPath   = "/templates/"
 	uploadMiddle = "/files/"
 )
@@ -104,7 +104,7 @@ func (u *uploads) open(owner, template, hash string) (io.ReadCloser, error) {
 	return os.Open(found.file)
 }
 
-// put keeps an archive of a client. It replaces one with the same hash.
+// put keeps an archive of a client. It replaces an archive with the same hash.
 func (u *uploads) put(owner, template, hash string, body io.Reader) error {
 	f, err := os.CreateTemp(u.dir, "upload-*") // mode 0600
 	if err != nil {
@@ -282,7 +282,7 @@ func (s *Server) lookUpload(r *http.Request) *visit {
 	return &visit{control: true, upload: true, who: who}
 }
 
-// lookUploadBelow does that for a path below Prefix.
+// lookUploadBelow does the same as lookUpload for a path below Prefix.
 func (s *Server) lookUploadBelow(r *http.Request) *visit {
 	whole := r.URL
 	r.URL = new(url.URL)

@@ -154,10 +154,10 @@ func (h *Handler) words(r *http.Request, err error) string {
 	return e.Message
 }
 
-// chunk is the longest answer that does not count as memory of the caller, in bytes.
+// chunk is the longest answer that is not charged to the caller's memory budget, in bytes.
 const chunk = 128 << 10
 
-// charged encodes v, and charges the given number of copies of a large one to the caller.
+// charged encodes v. If the JSON is large, the given number of copies is charged to the caller.
 func charged(ctx context.Context, v any, copies int) ([]byte, error) {
 	b, err := compat.Marshal(v)
 	if err == nil && len(b) > chunk && !compat.Take(ctx, copies*len(b)) {

@@ -178,7 +178,7 @@ func TestLanguages(t *testing.T) {
 func TestStream(t *testing.T) {
 	t.Parallel()
 	b := serve(t, messages.Key, func(r messages.Request) messages.Answer {
-		if r.LastText() == "x" { // and not what follows a repair
+		if r.LastText() == "x" { // the question, not the prompt of a repair
 			return program("echo no >&2; exit 1")
 		}
 		if strings.Contains(r.LastText(), "break") {
@@ -220,7 +220,7 @@ func TestCacheControl(t *testing.T) {
 	}
 }
 
-// asks counts the questions under way.
+// asks reports when a question begins and ends. A question ends only with its context.
 type asks struct{ begun, ended chan struct{} }
 
 func (a asks) Ask(ctx context.Context, _ hutch.Question, _ func(hutch.AnswerEvent) error) (hutch.Answer, error) {
@@ -277,7 +277,7 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// long is an answer that a client can leave unread.
+// long answers each question with a long text, which a client can leave unread.
 type long struct{}
 
 func (long) Ask(_ context.Context, q hutch.Question, out func(hutch.AnswerEvent) error) (hutch.Answer, error) {

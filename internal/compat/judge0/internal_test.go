@@ -55,7 +55,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// TestStoreIsBounded: the oldest submissions that have ended make room, first those of the owner that has most.
+// TestStoreIsBounded: to make room, the oldest ended submissions are dropped, first those of the owner with the most.
 func TestStoreIsBounded(t *testing.T) {
 	t.Parallel()
 	st := newStore(time.Hour)
@@ -136,7 +136,8 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestFieldsOnce: a field that is asked for many times is written once. While it is written, no other owner is answered.
+// TestFieldsOnce: a field that is requested many times is written once. Writing holds a lock, for which all owners
+// wait.
 func TestFieldsOnce(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest("GET", "/judge0/submissions?fields="+strings.Repeat("stdout,token,", 1000), nil)

@@ -3,7 +3,7 @@
 // A submission is held in memory for an hour under a token, which only its owner can use. It runs in a new sandbox
 // without network that is destroyed afterwards: the source is written to a file, compiled by one command and run by
 // another one, as the table of languages says. The limits of the run are those of the shell's ulimit and of the
-// sandbox; the processor's time is the sandbox's own count, so no program can hide it.
+// sandbox. Processor time is counted for the whole sandbox, so no program can hide it.
 package judge0
 
 import (

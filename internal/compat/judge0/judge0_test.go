@@ -32,7 +32,7 @@ func serve(t *testing.T, svc hutch.Service, opt judge0.Options) *bench {
 
 type fields = map[string]any
 
-// ask asks for a status, and returns the answer.
+// ask sends a request, fails the test unless the answer has the status, and returns the answer.
 func (b *bench) ask(status int, method, path string, body any) (answer fields) {
 	b.t.Helper()
 	text := b.askText(status, method, path, body)
@@ -68,13 +68,13 @@ func bash(source string, more ...any) fields {
 	return f
 }
 
-// statusOf is the number and the description of how a submission ended.
+// statusOf returns the number and the description of a submission's status.
 func statusOf(answer fields) string {
 	s, _ := answer["status"].(fields)
 	return fmt.Sprint(s["id"], " ", s["description"])
 }
 
-// TestVerdicts: the answer says how a program ended in Judge0's numbers and words.
+// TestVerdicts: the answer describes the end of a program in Judge0's numbers and words.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)
@@ -119,7 +119,7 @@ func TestVerdicts(t *testing.T) {
 	compattest.NoneLeft(t, svc)
 }
 
-// TestTokens: a submission is judged in the background, and asked for by its token until it has expired.
+// TestTokens: a submission is judged in the background, and can be read with its token until it has expired.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)

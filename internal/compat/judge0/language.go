@@ -58,7 +58,7 @@ type listed struct {
 	Archived bool   `json:"is_archived"`
 }
 
-// described is a language in its own answer.
+// described is the answer about one language.
 type described struct {
 	listed
 	File    string  `json:"source_file"`

@@ -65,7 +65,7 @@ func newToken() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// add stores a new submission, and returns the semaphore that limits its owner's running ones.
+// add stores a new submission, and returns the semaphore that limits how many submissions of its owner run.
 func (st *store) add(owner string, s *submission) (running chan struct{}, err error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

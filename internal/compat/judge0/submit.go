@@ -173,7 +173,7 @@ func (v *view) err() error {
 	return nil
 }
 
-// shown answers with a submission. If JSON cannot represent a new one, it answers with the token.
+// shown answers with a submission. If JSON cannot represent a new submission, it answers with the token.
 func (h *Handler) shown(status int, r *http.Request, token string, f form) (int, any, error) {
 	seen := view{form: f, ctx: r.Context()}
 	if !h.store.get(compat.Owner(r.Context()), token, seen.add) {

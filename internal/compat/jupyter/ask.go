@@ -124,7 +124,7 @@ const (
 )
 
 // query calls a function of the module hutch_notebook, outside of the user's code. Only Python's interpreter has this
-// module. It reports whether answer was set. The interpreter is as hostile as its code.
+// module. It reports whether answer was set. An answer is as untrusted as the code that the interpreter has run.
 func (k *kernel) query(t *task, function string, answer any, args ...any) bool {
 	if k.language() != "python" {
 		return false

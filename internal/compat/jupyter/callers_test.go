@@ -36,7 +36,7 @@ func serveFor(t *testing.T, svc hutch.Service, of func(*http.Request) caller.Cal
 	return &testServer{Server: srv, t: t}
 }
 
-// spyService is a service that says what it is asked for. Functions that are nil change nothing.
+// spyService is a service that calls a function of the test before some of its verbs. A nil function changes nothing.
 type spyService struct {
 	hutch.Service
 	run    func(context.Context, hutch.RunRequest) error
@@ -158,7 +158,7 @@ func TestSandboxesOfOthers(t *testing.T) {
 	}
 }
 
-// A session belongs to the user that the environment of its kernel names, as with a header.
+// A session belongs to the user that the environment of its kernel names. A header with the user has the same effect.
 func TestSessionsOfUsers(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fakeengine.Start(t), jupyter.Options{})
@@ -195,7 +195,7 @@ func TestTwoUsers(t *testing.T) {
 	}
 }
 
-// Messages count as memory of their token while they arrive and wait.
+// Messages are charged to the memory budget of their token while they arrive and wait.
 func TestMessagesTakeMemory(t *testing.T) {
 	t.Parallel()
 	all := membudget.New(1<<20, 1<<20)
@@ -243,7 +243,7 @@ func TestInputEnds(t *testing.T) {
 	}
 }
 
-// A kernel that comes while a list is made is not taken for one that is gone.
+// A kernel that is created while a list is made is not taken for a kernel that no longer exists.
 func TestListWhileKernelsCome(t *testing.T) {
 	t.Parallel()
 	svc, came := &spyService{Service: fakeengine.Start(t)}, sync.Once{}
@@ -264,7 +264,8 @@ func TestListWhileKernelsCome(t *testing.T) {
 	}
 }
 
-// A client that stays connected and runs cells keeps its sandbox: connecting is not all that puts off the sandbox's end.
+// A client that stays connected and runs cells keeps its sandbox: a run postpones the sandbox's end, as connecting
+// does.
 func TestCellsKeepTheSandbox(t *testing.T) {
 	t.Parallel()
 	e, tried := fakeengine.Start(t), 0
@@ -291,7 +292,7 @@ func TestCellsKeepTheSandbox(t *testing.T) {
 	}
 }
 
-// A user whose sandbox has the most kernels gets an error that says what to do.
+// A user whose sandbox has as many kernels as it can have gets an error that says what to do.
 func TestTooManyKernels(t *testing.T) {
 	t.Parallel()
 	e := fakeengine.Start(t)

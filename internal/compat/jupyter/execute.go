@@ -48,7 +48,7 @@ type done struct {
 	Values  map[string]any `json:"user_expressions"`
 }
 
-// run is an execute_request that is being done.
+// run is an execute_request that is being carried out.
 type run struct {
 	*kernel
 	*task

@@ -62,7 +62,7 @@ func (d *testServer) ask(method, path, body string, v any) (status int) {
 	return resp.StatusCode
 }
 
-// want is ask for an answer of a status.
+// want does the same as ask, and fails the test unless the answer has the status.
 func (d *testServer) want(status int, method, path, body string) (answer object) {
 	d.t.Helper()
 	var v any = &answer
@@ -143,7 +143,7 @@ func (l *line) next() received {
 	return m
 }
 
-// until returns the messages about a request up to one of a type and, for status, a state.
+// until returns the messages about a request, up to the first of a type. For the type status, it must have the state.
 func (l *line) until(id, typ, state string) (all []received) {
 	l.t.Helper()
 	for {
@@ -169,7 +169,7 @@ func (l *line) run(id, code string, more ...any) []received {
 	return l.until(id, "status", "idle")
 }
 
-// types lists the types of messages in which something happens, the states of the kernel with their names.
+// types lists the types of messages. For a message with a state of the kernel, it lists the state.
 func types(all []received) string {
 	var list []string
 	for _, m := range all {

@@ -124,11 +124,11 @@ func TestGreedyQuestions(t *testing.T) {
 	if a, _ := got["user_expressions"].(object)["a"].(object); a["status"] != "error" {
 		t.Errorf("%v", got)
 	}
-	l.send("c", "shell", "\a\v\u007f\u200b\U000e0001_request", object{}) // whose names are others in Go and in JSON
+	l.send("c", "shell", "\a\v\u007f\u200b\U000e0001_request", object{}) // Go and JSON escape these characters differently
 	l.until("c", "status", "idle")
 }
 
-// A client that reads nothing is disconnected, and holds neither the program nor the other client for longer.
+// A client that reads nothing is disconnected, and then delays neither the program nor the other client.
 func TestClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fakeengine.Start(t), jupyter.Options{Stall: 3 * time.Second})
@@ -144,7 +144,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// Code that writes the forms by which the interpreter answers changes only what its own client sees.
+// Code that forges the interpreter's answers changes only what its own client sees.
 func TestForgedAnswers(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fakeengine.Start(t), jupyter.Options{})
@@ -172,7 +172,7 @@ func (g gone) RunCode(ctx context.Context, sandbox string, _ hutch.RunRequest, _
 	return hutch.RunResult{}, hutch.Errorf(hutch.NotFound, "there is no sandbox %q", sandbox).Naming(hutch.AboutSandbox, sandbox)
 }
 
-// The clients of a kernel whose sandbox was destroyed by another way learn of it.
+// If the sandbox of a kernel is destroyed by other means, the kernel's clients are informed.
 func TestSandboxIsGone(t *testing.T) {
 	t.Parallel()
 	d := serve(t, gone{fakeengine.Start(t)}, jupyter.Options{})

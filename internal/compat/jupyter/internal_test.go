@@ -117,7 +117,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Strangers can write labels.
+// Strangers can write labels, so only valid labels are kernels.
 func TestLabelsOfStrangers(t *testing.T) {
 	t.Parallel()
 	sb := hutch.Sandbox{ID: "jupyter-0011223344556677", Labels: map[string]string{

@@ -91,7 +91,7 @@ func TestKernels(t *testing.T) {
 	d.want(http.StatusNoContent, "POST", "kernels/"+two+"/interrupt", "")
 }
 
-// A kernel outlives the server, because its sandbox knows it.
+// A kernel outlives the server, because its record is in the labels of its sandbox.
 func TestServerStartsAgain(t *testing.T) {
 	t.Parallel()
 	e := fakeengine.Start(t)
@@ -159,7 +159,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// All clients of a kernel get what it publishes, and only the one that asked gets the answer.
+// All clients of a kernel get what it publishes, and only the client that asked gets the answer.
 func TestTwoClients(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fakeengine.Start(t), jupyter.Options{})

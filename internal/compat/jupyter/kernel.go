@@ -161,8 +161,8 @@ func (h *Handler) end(ctx context.Context, k known) error {
 	return nil
 }
 
-// stop interrupts the run of a kernel. An idle kernel has no context to interrupt, or its context ignores the
-// interrupt.
+// stop interrupts the run of a kernel. For an idle kernel it does nothing: there is no context to interrupt, or the
+// context ignores the interrupt.
 func (h *Handler) stop(ctx context.Context, k known) error {
 	err := h.svc.Interrupt(ctx, k.sandbox(), k.context())
 	if hutch.KindOf(err) == hutch.NotFound && !compat.Missing(err) {
@@ -207,7 +207,7 @@ func (k *kernel) drop(cause error) {
 	}
 }
 
-// leaving sets whether the kernel is deleted, or being deleted. Then it accepts no requests.
+// leaving sets whether the kernel is deleted or is being deleted. Such a kernel accepts no requests.
 func (k *kernel) leaving(gone bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -249,7 +249,7 @@ type statusContent struct {
 	State string `json:"execution_state"`
 }
 
-// report publishes the state in which a request puts the kernel.
+// report publishes the state of the kernel after a request has changed it.
 func (k *kernel) report(state string, parent []byte) {
 	k.mu.Lock()
 	k.state, k.active = state, time.Now().UTC()
@@ -339,13 +339,13 @@ func (k *kernel) abortWaiting() {
 	}
 }
 
-// abort answers a request that is not done.
+// abort answers a request that will not be carried out.
 func (k *kernel) abort(t *task) {
 	k.finish(t, map[string]any{"status": "aborted"})
 	t.end()
 }
 
-// refuse answers a request that cannot be done.
+// refuse answers a request that cannot be carried out.
 func (k *kernel) refuse(t *task, err error) {
 	k.finish(t, failureOf(err))
 	t.end()

@@ -37,7 +37,7 @@ func (h *Handler) model(k known) model {
 	return m
 }
 
-// visible lists the kernels that a request with some env can see, and forgets deleted ones.
+// visible lists the kernels that a request can see, and forgets deleted kernels. env can name the user of the request.
 func (h *Handler) visible(r *http.Request, env map[string]string) ([]known, error) {
 	user, err := userOf(r, env)
 	if err != nil {

@@ -13,8 +13,9 @@ import (
 
 // binaryProtocol is the name of Jupyter's second sub-protocol. Its messages are binary: the number of offsets; the
 // offsets, each 8 bytes, little endian; then the parts between them: the channel, the header, the parent's header, the
-// metadata, the content, and buffers. Without it a message is a JSON object. A message with buffers is binary: the
-// number of parts and their offsets, each 4 bytes, big endian, and that object as the first part.
+// metadata, the content, and buffers. In the first protocol a message is a JSON object. If it has buffers, it is
+// binary: the number of parts and their offsets, each 4 bytes, big endian; then the parts, of which the object is the
+// first.
 const binaryProtocol = "v1.kernel.websocket.jupyter.org"
 
 // Channels of messages.

@@ -21,7 +21,7 @@ import (
 // A place identifies a kernel: the two halves of its id.
 type place struct {
 	box  string // 16 hexadecimal digits that name the sandbox
-	code string // 16 that name the context
+	code string // 16 digits that name the context
 }
 
 const half = 16 // digits
@@ -45,7 +45,8 @@ func (p place) String() string {
 func (p place) sandbox() string { return "jupyter-" + p.box }
 func (p place) context() string { return "jupyter-" + p.code }
 
-// Labels of a sandbox with kernels. Each kernel has one more: kernelLabel and the half of its id, with an entry.
+// Labels of a sandbox with kernels. Each kernel has another label: its name is kernelLabel and half of the kernel's id,
+// and its value is an entry.
 const (
 	markLabel   = "jupyter"
 	mark        = "kernels"
@@ -282,7 +283,7 @@ func (h *Handler) find(ctx context.Context, user, id string) (known, error) {
 // touch postpones the end of a kernel's sandbox, and returns the end. If it fails, no other code is affected.
 func (h *Handler) touch(ctx context.Context, sb hutch.Sandbox) *time.Time {
 	keep := keepFor(sb)
-	if sb.ExpiresAt == nil || time.Until(*sb.ExpiresAt) > keep-keep/24 { // without an end, the owner has set it so
+	if sb.ExpiresAt == nil || time.Until(*sb.ExpiresAt) > keep-keep/24 { // if there is no end, the owner has removed it
 		return sb.ExpiresAt
 	}
 	limit := hutch.InSeconds(keep)

@@ -34,7 +34,7 @@ func (h *Handler) sessionModel(k known) sessionModel {
 	return m
 }
 
-// sessionRequest asks for a new session, or for changes of one.
+// sessionRequest asks for a new session, or for changes to a session.
 type sessionRequest struct {
 	ID     string  `json:"id"`
 	Path   *string `json:"path"`

@@ -26,8 +26,9 @@ func asleep(t *testing.T, e *engine.Engine) {
 	}
 }
 
-// TestKernelsThatSleep: on gVisor, a kernel's state survives the hibernation of its sandbox. The next cell of a client that stayed connected
-// finds it, and so does one of a client that comes later: variables, open files, generators, imports, the count of runs.
+// TestKernelsThatSleep: on gVisor, a kernel's state survives the hibernation of its sandbox: variables, open files,
+// generators, imports, the count of runs. A client that stayed connected finds the state, and so does a client that
+// connects later.
 func TestKernelsThatSleep(t *testing.T) {
 	t.Parallel()
 	e := hutchtest.Engine(t, "gvisor", nil)
@@ -50,7 +51,7 @@ func TestKernelsThatSleep(t *testing.T) {
 			t.Errorf("bash after sleep %d: %v", round+1, got)
 		}
 	}
-	// Looking at kernels wakes nothing; a client that connects and asks does.
+	// Looking at kernels does not wake the sandbox; a client that connects and sends a request does.
 	asleep(t, e)
 	if got := d.want(http.StatusOK, "GET", "kernels/"+id, ""); got["execution_state"] != "idle" {
 		t.Errorf("a kernel that sleeps is %v", got)
@@ -92,8 +93,8 @@ func toText(v any) string {
 	return strings.Join(all, " ")
 }
 
-// TestKernelsThatSleepWithoutMemory: on native, where a sandbox keeps only its files, the client is told that the kernel began again, and
-// the next cell works.
+// TestKernelsThatSleepWithoutMemory: on native, where a sandbox keeps only its files, the client is informed that the
+// kernel was restarted, and the next cell works.
 func TestKernelsThatSleepWithoutMemory(t *testing.T) {
 	t.Parallel()
 	e := hutchtest.Engine(t, "native", nil)

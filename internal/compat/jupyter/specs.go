@@ -71,7 +71,7 @@ func (h *Handler) spec(_ http.ResponseWriter, r *http.Request) (int, any, error)
 
 const logo = "logo-svg.svg"
 
-// resource is a logo: the letters of a language.
+// resource answers with a logo: the letters of a language.
 func (h *Handler) resource(w http.ResponseWriter, r *http.Request) {
 	s, err := specOf(r.PathValue("name"))
 	if err == nil && r.PathValue("file") != logo {

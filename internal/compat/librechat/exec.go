@@ -131,7 +131,7 @@ type answer struct {
 	Version  string   `json:"version"`
 	Run      ended    `json:"run"`
 	Files    []output `json:"files"`
-	Deleted  []string `json:"deleted_files,omitempty"` // input files that the code deleted; the client sends them no more
+	Deleted  []string `json:"deleted_files,omitempty"` // input files that the code deleted; the client no longer sends them
 	ended
 }
 
@@ -167,7 +167,7 @@ type run struct {
 	files  []output
 	gone   []string // input files that the code deleted
 	notes  []string // about files, for stderr
-	unsaid int      // further notes
+	unsaid int      // number of further notes
 }
 
 // inSandbox runs in a new sandbox, or in the sandbox of the runtime session.

@@ -77,7 +77,7 @@ func named(get func(string) string) (owned, error) {
 
 func namedInQuery(q url.Values) (owned, error) { return named(q.Get) }
 
-// store is where the sessions of an owner are: a sandbox, and a folder in its working folder.
+// store is where the sessions of an owner are: a sandbox, and a folder in the sandbox's working folder.
 type store struct{ sandbox, folder string }
 
 // storeOf returns the store of an owner, as a person sees it.

@@ -206,7 +206,7 @@ func (c *client) upload(path string, values []string, files ...string) uploads {
 	return u
 }
 
-// TestOlder: with an API key, as LibreChat sent it until 2026: files are uploaded, used, listed, downloaded and deleted.
+// TestOlder: files are uploaded, used, listed, downloaded and deleted with an API key, which LibreChat sent until 2026.
 func TestOlder(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)
@@ -245,7 +245,8 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestNewer: with the token of a user, as LibreChat sends it now, with batches, read-only files and lineage.
+// TestNewer: the same with the token of a user, which LibreChat sends now, and with batches, read-only files and
+// lineage.
 func TestNewer(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)
@@ -332,7 +333,8 @@ func TestRuntimeSession(t *testing.T) {
 	}
 }
 
-// TestUsersAreApart: no user reaches a file of another, or of another tenant, by its ids; skills are a tenant's.
+// TestUsersAreApart: no user reaches a file of another user or tenant by its ids. All users of a tenant share its
+// skills.
 func TestUsersAreApart(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)
@@ -365,7 +367,7 @@ func TestUsersAreApart(t *testing.T) {
 	}
 }
 
-// TestTokens: tokens of another issuer, audience, key or time, and such without a signature, are refused.
+// TestTokens: tokens of another issuer, audience, key or time, and tokens without a signature, are refused.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	b := serve(t, &fakeservice.Service{}, librechat.Options{})
@@ -469,8 +471,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestLargeUploads: names in an upload take no memory after they came, and the answer is short. An upload with more files
-// than it can have is refused.
+// TestLargeUploads: names in an upload take no memory after they have been read, and the answer is short. An upload
+// with too many files is refused.
 func TestLargeUploads(t *testing.T) {
 	t.Parallel()
 	c := serve(t, fakeengine.Start(t), librechat.Options{}).key()
@@ -490,7 +492,8 @@ func TestLargeUploads(t *testing.T) {
 	}
 }
 
-// TestEnds: a program that never ends, writes too much or too many files, and an unknown language.
+// TestEnds: the answers for a program that never ends, or writes too much or too many files, and for an unknown
+// language.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)

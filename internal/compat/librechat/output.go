@@ -21,7 +21,7 @@ type output struct {
 	From      *origin `json:"modified_from,omitempty"`
 }
 
-// origin is the input file that an output file was.
+// origin names the input file that the code changed into an output file.
 type origin struct {
 	ID      string `json:"id"`
 	Storage string `json:"storage_session_id"`
@@ -112,7 +112,8 @@ func (r *run) inherit(name string) {
 	}
 }
 
-// deleted finds the input files that the code deleted. A list of files can be incomplete, so each is looked at.
+// deleted finds the input files that the code deleted. A list of files can be incomplete, so each missing file is
+// checked.
 func (r *run) deleted(ctx context.Context, sandbox string, before, after map[string]hutch.FileInfo) error {
 	for _, in := range r.Files {
 		_, was := before[in.Name]

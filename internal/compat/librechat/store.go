@@ -14,7 +14,7 @@ import (
 	"hutch/internal/pipe"
 )
 
-// A session's folder has two: one for read-only uploads, and one for all other files.
+// A session's folder has two subfolders: one for read-only uploads, and one for all other files.
 const (
 	writable = "rw"
 	readOnly = "ro"
@@ -29,7 +29,7 @@ type file struct {
 	path              string // in the store
 }
 
-// contentType is determined by the end of the name.
+// contentType returns the MIME type that belongs to the extension of the name.
 func (f file) contentType() string {
 	t := mime.TypeByExtension(path.Ext(f.Name))
 	if t == "" {
@@ -43,7 +43,7 @@ const maxFiles = 1000
 
 var errNoFile = hutch.Errorf(hutch.NotFound, "File not found: it may have expired, or it is in another session")
 
-// files lists a session. A session that does not exist is errNoFile.
+// files lists the files of a session. If the session does not exist, the error is errNoFile.
 func (h *Handler) files(ctx context.Context, st store, session string) ([]file, error) {
 	var list []file
 	err := h.kept.Look(ctx, st.sandbox, func() error {

@@ -20,7 +20,7 @@ type command struct {
 	Env     map[string]string `json:"env"`
 }
 
-// entry is a piece of output: the lines of one stream, at most.
+// entry is a piece of output of one stream, usually one line.
 type entry struct {
 	Type string `json:"type"` // "stdout" or "stderr"
 	Data string `json:"data"`
@@ -178,7 +178,7 @@ func (c *call) output(p *process, offset int64) error {
 	return nil
 }
 
-// escapes are what models write for characters that they cannot: \n, \x03.
+// escapes matches what models write for characters that they cannot write, such as \n and \x03.
 var escapes = regexp.MustCompile(`\\(?:x[0-9a-fA-F]{2}|[nrt0abfve\\])`)
 
 var controls = map[byte]string{'n': "\n", 'r': "\r", 't': "\t", '0': "\x00", 'a': "\a", 'b': "\b", 'f': "\f", 'v': "\v", 'e': "\x1b", '\\': "\\"}

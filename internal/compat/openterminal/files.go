@@ -75,7 +75,7 @@ func (c *call) inBody() (string, error) {
 	return c.resolve(req.Path)
 }
 
-// follow describes a path, and what a link leads to.
+// follow describes the file at a path. For a link it describes the target.
 func (c *call) follow(name string) (hutch.FileInfo, error) {
 	info, err := c.svc.Stat(c.ctx, c.sandbox, name)
 	if err == nil && info.Type == hutch.Symlink {
@@ -84,8 +84,8 @@ func (c *call) follow(name string) (hutch.FileInfo, error) {
 	return info, err
 }
 
-// noFolder returns the error for a path that does not exist or is not a folder. Other errors, such as one of a quota,
-// stay err.
+// noFolder returns the error for a path that does not exist or is not a folder. Other errors, such as the error of a
+// quota, are returned unchanged.
 func noFolder(err error) error {
 	switch hutch.KindOf(err) {
 	case hutch.Denied, hutch.Exhausted, hutch.Unavailable, hutch.Internal, hutch.Timeout:
@@ -161,7 +161,7 @@ func (c *call) read() (any, error) {
 }
 
 // span returns where the lines from first to last are in a text, counted from 1, and how many lines the text has. It
-// keeps no list of them: a text of empty lines only would take 17 times its size.
+// makes no list of the lines: for a text of only empty lines, the list would take 17 times the size of the text.
 func span(text string, first, last int) (from, to, lines int) {
 	from = len(text)
 	for at := 0; at < len(text); {
@@ -206,7 +206,7 @@ func (c *call) view() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.flag("preview", false); err != nil { // a preview is shown if the server has one, which this server never has
+	if _, err := c.flag("preview", false); err != nil { // it asks for a preview if the server has one, but this server never has one
 		return nil, err
 	}
 	begun := false
@@ -215,7 +215,7 @@ func (c *call) view() (any, error) {
 		head := c.w.Header()
 		head.Set("Content-Type", contentType(name))
 		head.Set("Content-Length", strconv.FormatInt(info.Size, 10))
-		head.Add("Content-Security-Policy", preview.UniqueOrigin) // the guard can have set a stricter one, which counts, too
+		head.Add("Content-Security-Policy", preview.UniqueOrigin) // a stricter policy that the guard has set applies, too
 		head.Set("X-Content-Type-Options", "nosniff")
 		head.Set("Cache-Control", "no-store")
 	}}, httpio.NewWriter(c.w, c.r, c.opt.Stall))

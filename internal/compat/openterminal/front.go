@@ -19,7 +19,7 @@ const (
 	maxHello  = 8 << 10          // most bytes of the first message
 )
 
-// connection is the key of a context that has the WebSocket of a client, whose token came in its first message.
+// connection is the key of a value in a context: the WebSocket of a client that sent its token in the first message.
 type connection struct{}
 
 // first is a WebSocket after its first message.

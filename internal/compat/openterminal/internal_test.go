@@ -12,7 +12,7 @@ import (
 	"hutch"
 )
 
-// FuzzPatterns: a pattern is refused or can be matched, and one without signs matches itself.
+// FuzzPatterns: a pattern is refused or can be matched, and a pattern without special characters matches itself.
 func FuzzPatterns(f *testing.F) {
 	f.Add("*.py")
 	f.Add("[!a-")
@@ -25,8 +25,8 @@ func FuzzPatterns(f *testing.F) {
 	})
 }
 
-// A program in the sandbox chooses the names that this server compares with patterns: their steps are limited, and so is the work of a
-// request.
+// A program in the sandbox chooses the names that this server compares with patterns. So the steps of the patterns are
+// limited, and the work of a request, too.
 func TestCostOfPatterns(t *testing.T) {
 	long := strings.Repeat("*a", maxPattern/2)
 	for what, list := range map[string][]string{"a long pattern": {long}, "many patterns": slices.Repeat([]string{strings.Repeat("*a", 10)}, maxPatterns)} {
@@ -49,7 +49,7 @@ func TestCostOfPatterns(t *testing.T) {
 	}
 }
 
-// FuzzReplacement: a replacement changes the lines that it names only.
+// FuzzReplacement: a replacement changes only the lines that it names.
 func FuzzReplacement(f *testing.F) {
 	f.Add("one\ntwo\n", "o", "0", 1, 1, true)
 	f.Add("", "x", "", -5, 1<<40, false)
@@ -77,7 +77,8 @@ func FuzzUnescape(f *testing.F) {
 	})
 }
 
-// FuzzFrontMatter: a text without front matter stays as it is, and the rest of one with it is a part of it.
+// FuzzFrontMatter: a text without front matter is not changed, and the rest of a text after its front matter is a part
+// of the text.
 func FuzzFrontMatter(f *testing.F) {
 	f.Add("---\nname: a\ndescription: |\n  b\n\tc\n---\nText")
 	f.Add("---\n---")
@@ -89,7 +90,7 @@ func FuzzFrontMatter(f *testing.F) {
 	})
 }
 
-// TestOutputsOfACell: whatever a cell sends, what is kept of it has a limit, also if each part is empty.
+// TestOutputsOfACell: whatever a cell sends, the output that is kept has a limit, even if each part is empty.
 func TestOutputsOfACell(t *testing.T) {
 	t.Parallel()
 	stream := func(s hutch.Stream) hutch.RunEvent {
@@ -126,8 +127,8 @@ func TestOutputsOfACell(t *testing.T) {
 	}
 }
 
-// TestListsInLists: a notebook with many values in deep lists, which is short, is not made long by indenting it. It is not
-// parallel, because it measures what the process allocates.
+// TestListsInLists: a short notebook with many values in deeply nested lists does not become long by indentation. The
+// test is not parallel, because it measures what the process allocates.
 func TestListsInLists(t *testing.T) {
 	deep := `{"nbformat":4,"metadata":` + strings.Repeat("[", 9000) + strings.Repeat("1,", 20_000) + "1" + strings.Repeat("]", 9000) + `,"cells":[{"cell_type":"code"}]}`
 	var nb notebook
@@ -185,8 +186,8 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-// TestEmptyLines: a text of empty lines takes no more memory than another one of its size. It is not parallel, because it
-// measures what the process allocates.
+// TestEmptyLines: a text of empty lines takes no more memory than another text of its size. The test is not parallel,
+// because it measures what the process allocates.
 func TestEmptyLines(t *testing.T) {
 	text := strings.Repeat("\n", 8<<20)
 	var before, after runtime.MemStats
@@ -200,7 +201,7 @@ func TestEmptyLines(t *testing.T) {
 	}
 }
 
-// TestChatsOfOwners: an owner with many chats takes no folder of another owner's chat.
+// TestChatsOfOwners: the many chats of one owner do not replace the working folder of another owner's chat.
 func TestChatsOfOwners(t *testing.T) {
 	t.Parallel()
 	var d dirs

@@ -15,8 +15,8 @@ import (
 	"hutch/internal/compat"
 )
 
-// The searches of this file rank what they find, so they look at all files of a folder before they answer: those that
-// fit best come first.
+// The searches of this file return the files that fit best first, so they look at all files of a folder before they
+// answer.
 
 const (
 	maxWalked  = 100_000 // entries of a folder that a search looks at
@@ -88,7 +88,7 @@ func (c *call) walk(target string, hidden bool, visit func(f hutch.FileInfo, rel
 	return noFolder(err)
 }
 
-// isLimit reports whether a search ended because there is too much to look at. What it found until then is its answer.
+// isLimit reports whether a search ended because there is too much to look at. The matches until then are its answer.
 func isLimit(err error) bool {
 	return hutch.KindOf(err) == hutch.Exhausted && slices.Contains([]string{"files", "matches", "time"}, hutch.AsError(err).Limit())
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // A session of a notebook is a code context of the user's sandbox, and a file there. Its id consists of the context's id
-// and the file's path, so this server has no state of it: a session continues after a restart.
+// and the file's path, so this server need not remember the session: it continues after a restart.
 
 const (
 	// cellTime bounds the run of a cell, as in Open Terminal.

@@ -1,8 +1,8 @@
 // Package openterminal answers the clients of Open Terminal, which Open WebUI gives to models as tools: below
 // /openterminal/ are openapi.json, "execute", "files", "ports" and "api/terminals".
 //
-// Each user has a sandbox. The header X-User-Id names the user, and is believed below the token that sends it: the
-// sandbox belongs to the token's owner, and its id is a hash of the user's. X-Session-Id names a chat, which has a
+// Each user has a sandbox. The header X-User-Id names the user. It needs no proof, because it only chooses among the
+// sandboxes of the token's owner: the sandbox's id is a hash of the user's id. X-Session-Id names a chat, which has a
 // working folder of its own. Sandboxes sleep between messages, and are destroyed when nothing has used them for
 // Options.Keep.
 //
@@ -267,7 +267,7 @@ func (h *Handler) enter(w http.ResponseWriter, r *http.Request, f func(*call) (a
 	return f(c)
 }
 
-// resolve returns the absolute path of what a client names.
+// resolve returns the absolute path of the file that a client names.
 func (c *call) resolve(name string) (string, error) {
 	switch {
 	case name == "~":

@@ -10,14 +10,15 @@ import (
 	"hutch/internal/compat"
 )
 
-// port is a port on which a program of the user listens. Which program it is, is not known; the original does not always know it, either.
+// port is a port on which a program of the user listens. The program is not known; the original does not always know
+// it, either.
 type port struct {
 	Port    int     `json:"port"`
 	PID     *int    `json:"pid"`
 	Process *string `json:"process"`
 }
 
-// socketsCommand prints the sockets that listen, of the kernel's lists of all. An image need not have grep.
+// socketsCommand prints the listening sockets in the kernel's lists or, if the image has no grep, the whole lists.
 const socketsCommand = `grep -hs " 0A " /proc/net/tcp /proc/net/tcp6 || cat /proc/net/tcp /proc/net/tcp6 2>/dev/null; true`
 
 const maxSockets = 1 << 20 // bytes of these lists that are read

@@ -15,7 +15,7 @@ import (
 	"hutch/internal/compat"
 )
 
-// chunk is one replacement. Lines count from 1, and narrow where the target is looked for.
+// chunk is one replacement. The line numbers count from 1, and limit where the target is looked for.
 type chunk struct {
 	Target      string `json:"target"`
 	Replacement string `json:"replacement"`
@@ -177,7 +177,7 @@ func (c *call) grep() (any, error) {
 	return matches.answer("query", query, target, err)
 }
 
-// folder resolves the parameter path, which is the working folder if it is missing.
+// folder resolves the parameter path. A missing parameter means the working folder.
 func (c *call) folder() (string, error) {
 	name := c.query("path")
 	if name == "" {

@@ -15,7 +15,7 @@ import (
 // Open WebUI gives two more tools to models while the user has a terminal open: one reads it, the other types into it.
 
 const (
-	maxShown  = 64 << 10         // bytes of a terminal's output that a model reads, the newest
+	maxShown  = 64 << 10         // how many of the newest bytes of a terminal's output a model reads
 	inputTime = 10 * time.Second // for a program to read what a model types
 )
 
@@ -24,7 +24,7 @@ var (
 	errNotRead = hutch.Errorf(hutch.Conflict, "the program in the user's terminal reads no input at present, and has perhaps read only a part of the text: read the terminal before you type again")
 )
 
-// shell returns the user's newest terminal of the chat that a client is attached to.
+// shell returns the newest of the chat's terminals to which a client is attached.
 func (c *call) shell() (hutch.Process, error) {
 	list, err := c.terminals()
 	if err != nil {
@@ -44,13 +44,13 @@ func (c *call) readShell() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	logs := hutch.LogsRequest{SandboxID: c.sandbox, ProcessID: p.ID, Cursor: math.MaxInt64} // which asks for the end
+	logs := hutch.LogsRequest{SandboxID: c.sandbox, ProcessID: p.ID, Cursor: math.MaxInt64} // this cursor asks for the end of the output
 	end, err := c.svc.Logs(c.ctx, logs, nil)
 	if err != nil {
 		return nil, err
 	}
 	logs.Cursor = max(0, end-maxShown)
-	shown := compat.NewBuffer(c.ctx, 2*maxShown) // more can come meanwhile
+	shown := compat.NewBuffer(c.ctx, 2*maxShown) // more output can arrive meanwhile
 	_, err = c.svc.Logs(c.ctx, logs, func(o hutch.Output) error {
 		_, err := shown.Write(o.Data)
 		return err

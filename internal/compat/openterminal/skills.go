@@ -44,7 +44,7 @@ type skillText struct {
 
 func (c *call) skills() (any, error) { return c.listSkills() }
 
-// listSkills returns the skills of the user. Files that are no skills are skipped.
+// listSkills returns the skills of the user. Files that are not skills are skipped.
 func (c *call) listSkills() ([]skill, error) {
 	list, seen := []skill{}, map[string]bool{}
 	for _, folder := range skillFolders {
@@ -72,7 +72,7 @@ func (c *call) listSkills() ([]skill, error) {
 	return list, nil
 }
 
-// foldersIn returns the names of the folders in a folder, which is perhaps not there.
+// foldersIn returns the names of the folders in a folder. It returns none for a folder that does not exist.
 func (c *call) foldersIn(dir string) (names []string, err error) {
 	err = c.svc.ListFiles(c.ctx, c.sandbox, hutch.ListRequest{Path: dir}, func(f hutch.FileInfo) error {
 		if f.Type == hutch.Directory || f.Type == hutch.Symlink {
@@ -86,7 +86,7 @@ func (c *call) foldersIn(dir string) (names []string, err error) {
 	return names, c.serious(err)
 }
 
-// serious returns an error that is not about the user's files.
+// serious returns nil for an error about the user's files, unless the request has ended, and other errors unchanged.
 func (c *call) serious(err error) error {
 	switch hutch.KindOf(err) {
 	case hutch.NotFound, hutch.Invalid, hutch.Denied, hutch.Conflict:
@@ -98,7 +98,7 @@ func (c *call) serious(err error) error {
 	return err
 }
 
-// skillIn describes the skill of a folder. A folder without one has no description.
+// skillIn describes the skill in a folder. For a folder without a skill it returns the zero value.
 func (c *call) skillIn(dir string) (skill, error) {
 	location := path.Join(dir, "SKILL.md")
 	b := compat.NewBuffer(c.ctx, maxSkillHead)

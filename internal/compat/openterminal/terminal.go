@@ -48,7 +48,7 @@ func describeTerminal(p hutch.Process) terminal {
 	return terminal{p.ID, p.StartTime.UTC().Format("2006-01-02T15:04:05.000000Z"), p.PID}
 }
 
-// isTerminal reports whether a process is a terminal, of whichever chat.
+// isTerminal reports whether a process is a terminal of any chat.
 func isTerminal(p hutch.Process) bool { return strings.HasPrefix(p.Name, terminalName) }
 
 // terminalOf returns the name of the terminals of the chat.
@@ -79,7 +79,7 @@ func (c *call) createTerminal() (any, error) {
 	p, err := c.svc.StartProcess(c.ctx, c.sandbox, hutch.ProcessRequest{
 		Name: c.terminalOf(), Command: hutch.ImageShell, Dir: c.dir(), Terminal: &hutch.Size{Columns: 80, Rows: 24},
 	})
-	if hutch.KindOf(err) == hutch.Exhausted { // if both limits are reached, the one of terminals is easier to understand
+	if hutch.KindOf(err) == hutch.Exhausted { // if both limits are reached, the limit of terminals is easier to understand
 		if list, listErr := c.terminals(); listErr == nil && len(list) >= maxTerminals {
 			return nil, errTerminals
 		}
@@ -101,7 +101,7 @@ func (c *call) createTerminal() (any, error) {
 
 var errTerminals = hutch.Errorf(hutch.Exhausted, "Maximum number of terminal sessions (%d) reached: close one", maxTerminals).With("limit", "terminals")
 
-// makeRoom ends the oldest terminal that no client is attached to, if no client has just made it.
+// makeRoom ends the oldest terminal to which no client is attached. It spares terminals younger than replaceAfter.
 func (c *call) makeRoom(list []hutch.Process) error {
 	for _, p := range list {
 		if time.Since(p.StartTime) > replaceAfter && !c.attached.has(c.key(p.ID)) {
@@ -161,7 +161,7 @@ func (c *call) deleteTerminal() (any, error) {
 func (c *call) endTerminal(process string) {
 	ctx, cancel := compat.Cleanup(c.ctx)
 	defer cancel()
-	c.svc.Signal(ctx, c.sandbox, process, killSignal) // one that has ended needs no signal
+	c.svc.Signal(ctx, c.sandbox, process, killSignal) // a shell that has ended needs no signal
 }
 
 // attachments are the terminals that have a client.
@@ -216,7 +216,7 @@ func (h *Handler) terminalRoute() http.HandlerFunc {
 	}
 }
 
-// asUser lets the query name the user. A client of a WebSocket can have no headers.
+// asUser takes the user from the query, because some clients of a WebSocket cannot send headers.
 func asUser(r *http.Request) *http.Request {
 	if id := r.URL.Query().Get("user_id"); id != "" && r.Header.Get("X-User-Id") == "" {
 		r = r.Clone(r.Context())
@@ -239,7 +239,7 @@ func (c *call) attach() (any, error) {
 	if waiting == nil { // the token came with the request
 		conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // the guard has checked the origin
 		if err != nil {
-			return nil, nil // it has answered
+			return nil, nil // Accept has answered
 		}
 		defer conn.CloseNow()
 		if waiting, err = hello(c.ctx, conn); err != nil {
@@ -269,7 +269,7 @@ func (c *call) relay(v *viewer) {
 	tasks.Go(func() { cancel(v.ping(ctx)) })
 	_, err := v.svc.Logs(ctx, hutch.LogsRequest{SandboxID: v.sandbox, ProcessID: v.process, Follow: true}, v.output)
 	switch cause := context.Cause(c.ctx); {
-	case cause != nil: // the token has ended, or the server does
+	case cause != nil: // the token has ended, or the server is closing
 		v.conn.Close(websocket.StatusPolicyViolation, reason(cause))
 	case err == nil:
 		v.conn.Close(websocket.StatusNormalClosure, "the shell has ended")
@@ -295,7 +295,7 @@ type viewer struct {
 var errGone = errors.New("the client has gone")
 
 const (
-	lastWords = time.Second      // for a client to be told why its connection ends
+	lastWords = time.Second      // to send a client the reason why its connection ends
 	pingTime  = 15 * time.Second // between two pings; proxies end connections that carry nothing for a minute
 )
 
@@ -333,8 +333,8 @@ const (
 	maxFrames = 4096
 )
 
-// receive passes the client's input on until the connection ends. It reads on while the program does not, so that it sees the end of the
-// connection; a client that types too far ahead is disconnected.
+// receive passes the client's input on until the connection ends. It continues to read while the program does not read,
+// to notice the end of the connection. A client that types too far ahead is disconnected.
 func (v *viewer) receive(ctx context.Context, tasks *sync.WaitGroup) error {
 	v.conn.SetReadLimit(maxFrame)
 	keys, typed := io.Pipe()
@@ -373,7 +373,7 @@ func (v *viewer) receive(ctx context.Context, tasks *sync.WaitGroup) error {
 	}
 }
 
-// resize changes the size of the terminal. Other messages and impossible sizes are ignored, as by the original.
+// resize changes the size of the terminal. Like the original, it ignores other messages and impossible sizes.
 func (v *viewer) resize(ctx context.Context, b []byte) {
 	m := struct {
 		Type string `json:"type"`

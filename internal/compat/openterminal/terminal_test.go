@@ -44,7 +44,7 @@ func (k tokens) check(_ context.Context, token string) (*caller.Principal, error
 	return nil, hutch.Errorf(hutch.Denied, "the token is not valid")
 }
 
-// guarded is a server as the daemon makes it: Front, the guard, the handler.
+// guarded returns a server like the daemon's: Front, the guard, the handler.
 func guarded(t *testing.T, svc hutch.Service, life context.Context, stall time.Duration) *bench {
 	t.Helper()
 	h := openterminal.NewHandler(svc, openterminal.Options{Stall: stall})
@@ -57,7 +57,7 @@ func guarded(t *testing.T, svc hutch.Service, life context.Context, stall time.D
 	return &bench{srv, t}
 }
 
-// person is a user of Open WebUI, which has a token and names the user.
+// person is a user of an Open WebUI with the given token.
 type person struct {
 	*bench
 	token, id, chat string
@@ -125,7 +125,7 @@ func send(t *testing.T, conn *websocket.Conn, typ websocket.MessageType, text st
 	}
 }
 
-// attach connects, and shows the token.
+// attach connects, and sends the token.
 func (p person) attach(id string) *websocket.Conn {
 	p.t.Helper()
 	conn := p.dial(id)
@@ -133,7 +133,7 @@ func (p person) attach(id string) *websocket.Conn {
 	return conn
 }
 
-// until reads until a text has come.
+// until reads until a text has arrived.
 func until(t *testing.T, conn *websocket.Conn, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -148,7 +148,7 @@ func until(t *testing.T, conn *websocket.Conn, want string) {
 	}
 }
 
-// closed reads until the connection is closed, and returns with which code and why.
+// closed reads until the connection is closed, and returns the code and the reason.
 func closed(t *testing.T, conn *websocket.Conn) (websocket.StatusCode, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -182,7 +182,8 @@ func (p person) terminals() (list []terminal) {
 	return list
 }
 
-// TestTerminals: made over HTTP, attached to over a WebSocket whose token is in its first message, resized, and gone when the client is.
+// TestTerminals: a terminal is made over HTTP, and attached to over a WebSocket whose first message has the token. It
+// can be resized, and ends when its client disconnects.
 func TestTerminals(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, fakeengine.Start(t), t.Context(), 0)
@@ -236,7 +237,8 @@ func TestTerminals(t *testing.T) {
 	}
 }
 
-// TestWhoseTerminals: a terminal is that of its token's owner, its user and its chat.
+// TestWhoseTerminals: a terminal belongs to the owner of its token, its user and its chat, and no other client reaches
+// it.
 func TestWhoseTerminals(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, fakeengine.Start(t), t.Context(), 0)
@@ -269,7 +271,7 @@ func TestWhoseTerminals(t *testing.T) {
 	if code, _ := closed(t, conn); code != 4001 {
 		t.Errorf("bytes: %d", code)
 	}
-	// A client whose token is in a header shows it, and still says hello.
+	// A client can send its token in a header. It sends the first message with the token nevertheless.
 	head := http.Header{"Authorization": {"Bearer of ada"}, "X-User-Id": {"u1"}, "X-Session-Id": {"chat one"}}
 	conn, _, err := websocket.Dial(t.Context(), b.URL+"/openterminal/api/terminals/"+one.ID, &websocket.DialOptions{HTTPHeader: head})
 	if err != nil {
@@ -282,7 +284,7 @@ func TestWhoseTerminals(t *testing.T) {
 	if _, _, err := websocket.Dial(t.Context(), b.URL+"/openterminal/api/terminals/"+one.ID, &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer of nobody"}}}); err == nil {
 		t.Error("a wrong token in a header opens a connection")
 	}
-	// The page of another site cannot use what a browser has.
+	// A page of another site cannot connect with what the browser has of this server.
 	if _, _, err := websocket.Dial(t.Context(), b.URL+"/openterminal/api/terminals/"+one.ID, &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"https://evil.example"}, "Authorization": {"Bearer of ada"}}}); err == nil {
 		t.Error("a page of another site opens a connection")
 	}
@@ -348,7 +350,7 @@ func (p person) attachIn(id string) *websocket.Conn {
 	return conn
 }
 
-// TestTerminalsEndWithTheToken: when the token ends, the connection does, and its shell.
+// TestTerminalsEndWithTheToken: when the token ends, its connections end, and their shells, too.
 func TestTerminalsEndWithTheToken(t *testing.T) {
 	t.Parallel()
 	life, end := context.WithCancelCause(context.Background())
@@ -380,7 +382,8 @@ func TestTerminalsEndWithTheToken(t *testing.T) {
 	})
 }
 
-// TestMostTerminals: a user has at most five, however many are asked for at once, and ended ones do not count.
+// TestMostTerminals: a user has at most five terminals, however many are requested at once. Ended terminals do not
+// count.
 func TestMostTerminals(t *testing.T) {
 	t.Parallel()
 	b := guarded(t, fakeengine.Start(t), t.Context(), 0)

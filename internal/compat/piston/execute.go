@@ -102,7 +102,8 @@ func (h *Handler) write(ctx context.Context, sandbox string, j job) error {
 	return nil
 }
 
-// maxOutput is how many bytes a program can write to stdout, and to stderr. Then it is killed, as by Piston.
+// maxOutput is how many bytes a program can write to stdout, and to stderr. If it writes more, it is killed, as in
+// Piston.
 const maxOutput = 1 << 20
 
 var errFull = errors.New("the program wrote too much")

@@ -64,7 +64,7 @@ func FuzzJob(f *testing.F) {
 	})
 }
 
-// FuzzSelects: no selector and no report of a program breaks the choice.
+// FuzzSelects: no selector, and no version that a program reports, makes the choice of a version panic.
 func FuzzSelects(f *testing.F) {
 	f.Add("^3.1", "Python 3.11.2")
 	f.Fuzz(func(t *testing.T, selector, reported string) {

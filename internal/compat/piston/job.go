@@ -68,7 +68,7 @@ type job struct {
 	CompileCPU    float64  `json:"compile_cpu_time"`
 }
 
-// check refuses a job that no server could do, or that would take longer than a time.
+// check refuses a job that no server could carry out, or that would take longer than a time.
 func (j job) check(longest time.Duration) error {
 	invalid := func(format string, args ...any) error { return hutch.Errorf(hutch.Invalid, format, args...) }
 	switch {

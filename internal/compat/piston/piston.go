@@ -109,7 +109,7 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, v any, err error
 	h.send(w, r, status, message{e.Message})
 }
 
-// chunk is the longest answer that does not count as memory of the caller, in bytes.
+// chunk is the longest answer that is not charged to the caller's memory budget, in bytes.
 const chunk = 128 << 10
 
 func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, v any) {

@@ -42,7 +42,7 @@ func (s stage) String() string {
 	return string(b)
 }
 
-// ended is the exit code, the signal and the status.
+// ended returns the exit code, the signal and the status as one text.
 func (s stage) ended() string {
 	text := func(p *string) string {
 		if p == nil {
@@ -59,7 +59,7 @@ func (s stage) ended() string {
 
 type fields = map[string]any
 
-// program is a request for a program in bash.
+// program returns a request for a program in bash.
 func program(source string, more ...any) fields {
 	f := fields{"language": "bash", "version": "*", "files": []fields{{"content": source}}}
 	for i := 0; i < len(more); i += 2 {
@@ -86,7 +86,8 @@ func (b *bench) execute(req fields) (run stage, compile *stage) {
 	return got.Run, got.Compile
 }
 
-// refused asks for an error, and returns its message.
+// refused sends a request, fails the test unless the answer is an error with the status, and returns the error's
+// message.
 func (b *bench) refused(status int, req fields) string {
 	b.t.Helper()
 	raw, err := json.Marshal(req)

@@ -83,7 +83,7 @@ func notes(out []string) string {
 	return "\n" + strings.Join(out, "\n")
 }
 
-// leftOut says why a file is not returned; empty if it is.
+// leftOut returns why a file is left out; empty if the file is returned.
 func leftOut(f hutch.FileInfo, before, together int) string {
 	switch {
 	case before == maxArtifacts:
@@ -99,8 +99,8 @@ func leftOut(f hutch.FileInfo, before, together int) string {
 // maxListed is how many names of a folder are examined.
 const maxListed = 1000
 
-// find returns the artifacts of both folders, sorted. A file of the working folder replaces one with the same name in
-// the other.
+// find returns the artifacts of both folders, sorted. A file of the working folder replaces a file with the same name
+// in the other folder.
 func (h *Handler) find(ctx context.Context, sandbox string) ([]hutch.FileInfo, error) {
 	var found []hutch.FileInfo
 	names := map[string]bool{}

@@ -106,7 +106,7 @@ func statusOf(err error) int {
 	return http.StatusUnprocessableEntity
 }
 
-// failed returns the answer for a run that could not be made.
+// failed returns the answer for a run that could not be carried out.
 func (h *Handler) failed(r *http.Request, err error) result {
 	err = compat.Failed(h.log, r, err)
 	e := hutch.AsError(err)

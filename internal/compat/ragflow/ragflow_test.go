@@ -197,7 +197,7 @@ func TestRefused(t *testing.T) {
 	compattest.NoneLeft(t, svc)
 }
 
-// TestFailures of the server are results, as RAGFlow's executor reports them.
+// TestFailures: failures of the server are reported as results, like those of RAGFlow's executor.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	svc := &fakeservice.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {

@@ -53,7 +53,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (job, error) {
 	return p.job()
 }
 
-// job refuses a run that no server can make.
+// job checks a program, and refuses a run that no server can carry out.
 func (p program) job() (job, error) {
 	if p.Code == nil {
 		return job{}, hutch.Errorf(hutch.Invalid, "code_b64 is required: the code in base64")

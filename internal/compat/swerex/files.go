@@ -53,7 +53,7 @@ func (h *Handler) readFile(w http.ResponseWriter, r *http.Request, sandbox strin
 }
 
 // bounded keeps a file of at most maxRead bytes, within the caller's memory budget. Its only method is Write, so that
-// nothing is written past it.
+// no other method of the buffer can go around the limit.
 type bounded struct {
 	ctx  context.Context
 	kept bytes.Buffer

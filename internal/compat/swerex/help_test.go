@@ -84,7 +84,7 @@ func (b *bench) ask(route, body string) answer {
 	return b.post(route, "application/json", strings.NewReader(body))
 }
 
-// want asks for an answer of status 200.
+// want sends a request, and fails the test unless the answer has status 200.
 func (b *bench) want(route string, body any) answer {
 	b.t.Helper()
 	a := b.ask(route, encode(b.t, body))
@@ -94,7 +94,7 @@ func (b *bench) want(route string, body any) answer {
 	return a
 }
 
-// raises asks for an exception, and returns its message.
+// raises sends a request, fails the test unless the answer is an exception of the class, and returns its message.
 func (b *bench) raises(class, route string, body any) string {
 	b.t.Helper()
 	a := b.ask(route, encode(b.t, body))
@@ -114,7 +114,7 @@ func encode(t *testing.T, v any) string {
 	return string(raw)
 }
 
-// fields are those of a request.
+// fields are the fields of a request.
 type fields = map[string]any
 
 // run runs a command in a session.

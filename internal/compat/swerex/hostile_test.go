@@ -75,7 +75,7 @@ func TestBadBodies(t *testing.T) {
 	}
 }
 
-// TestBadActions are refused before anything runs.
+// TestBadActions: bad actions are refused before anything runs.
 func TestBadActions(t *testing.T) {
 	t.Parallel()
 	b := serve(t, &fakeservice.Service{OnExec: func(context.Context, string, hutch.ExecRequest, func(hutch.Output) error) (hutch.ExecResult, error) {
@@ -186,7 +186,7 @@ func TestEndlessUpload(t *testing.T) {
 	}
 }
 
-// TestRunsOnce: a sandbox that is destroyed while a command runs is not created again to run it twice.
+// TestRunsOnce: a sandbox that is destroyed while a command runs is not created again to run the command again.
 func TestRunsOnce(t *testing.T) {
 	t.Parallel()
 	runs := 0

@@ -20,8 +20,8 @@ func as(owner string) context.Context {
 	return caller.WithOwner(context.Background(), caller.Owner{ID: owner})
 }
 
-// TestOwnersShareNoSession: sandboxes of two owners with one id, and processes with one id, are two sessions. An owner
-// that begins many sessions makes the server forget its own only.
+// TestOwnersShareNoSession: if two owners have sandboxes with the same id, and processes with the same id in them,
+// these are two sessions. An owner that begins many sessions makes the server forget only its own sessions.
 func TestOwnersShareNoSession(t *testing.T) {
 	t.Parallel()
 	var all shells
@@ -75,7 +75,7 @@ func TestAllInUse(t *testing.T) {
 	}
 }
 
-// TestTurn: an action waits until the one before it ends, or its client leaves.
+// TestTurn: an action waits until the action before it ends, or until its own client disconnects.
 func TestTurn(t *testing.T) {
 	t.Parallel()
 	var all shells
@@ -146,7 +146,7 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-// FuzzAction: patterns that are accepted are small, and mean what they say.
+// FuzzAction: if an action is accepted, all its patterns are compiled, and they are small together.
 func FuzzAction(f *testing.F) {
 	for _, seed := range []string{`{"expect":[">>> ","\\(gdb\\)"]}`, `{"expect":["((a{9}){99}){9}","x*"]}`, `{"expect":["(?i)[a-z]{2,}|\\pL"],"n_retry":3}`} {
 		f.Add([]byte(seed))

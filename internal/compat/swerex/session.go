@@ -81,7 +81,8 @@ func (req sessionRequest) check() error {
 	return nil
 }
 
-// commands returns the first commands of a new shell. The files can set another prompt, so ours is set after them.
+// commands returns the first commands of a new shell. The files can set another prompt, so the prompt that clients
+// expect is set after them.
 func (req sessionRequest) commands() string {
 	var all strings.Builder
 	for _, file := range req.Source {

@@ -22,7 +22,8 @@ const (
 	ctrlC, ctrlZ = "\x03", "\x1a"
 )
 
-// shell is one session of a sandbox. Only the action that filled busy uses the shell; users and used belong to shells.
+// shell is one session of a sandbox. Only the action that filled busy uses the shell. The fields users and used are for
+// [shells].
 type shell struct {
 	busy   chan struct{} // full while an action runs
 	cursor int64         // end of the output that was returned

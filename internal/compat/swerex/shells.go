@@ -12,11 +12,11 @@ import (
 // maxShells is how many sessions of one owner are remembered.
 const maxShells = 1000
 
-// shells remembers up to where the output of each session was returned, and lets one action at a time use a session. It
-// is lost with the server: then a session continues from the end of its output.
+// shells remembers up to where the output of each session was returned, and lets one action at a time use a session. A
+// restart of the server loses this data: then a session continues from the end of its output.
 //
-// Owners have sandboxes with the same id, and the copies of a sandbox have processes with the same id, so only the
-// three together identify a session.
+// Owners have sandboxes with the same id, and the copies of a sandbox have processes with the same id, so only owner,
+// sandbox and process together identify a session.
 type shells struct {
 	mu   sync.Mutex
 	list map[string]map[address]*shell // by owner

@@ -5,7 +5,7 @@
 //
 // A session is a background process of the sandbox: a shell with a terminal. The server of SWE-ReX types a command into
 // its shell and finds the end by the prompt. Here the command is a file that the shell sources, and the end is a random
-// mark; so commands of any length and form run unchanged. Input for programs is typed, as there.
+// mark; so commands of any length and form run unchanged. Input for programs is typed, as in SWE-ReX.
 //
 // An error is status 511 with the class of the exception that the client raises.
 package swerex
@@ -194,7 +194,7 @@ func (h *Handler) raise(w http.ResponseWriter, r *http.Request, err error) {
 	}})
 }
 
-// chunk is the longest answer that does not count as memory of the caller, in bytes.
+// chunk is the longest answer that is not charged to the caller's memory budget, in bytes.
 const chunk = 128 << 10
 
 func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, v any) {

@@ -84,7 +84,7 @@ func TestUpload(t *testing.T) {
 	if a := b.upload(archive.String(), "target_path", "up", "unzip", "true"); a.status != http.StatusOK {
 		t.Errorf("unzip: %d %s", a.status, a.body)
 	}
-	// A file in the place of a folder would remove everything in it.
+	// A file that replaces a folder would remove everything in the folder.
 	if class, _ := b.upload("third", "target_path", "x/", "unzip", "false").exception(); class != "IsADirectoryError" {
 		t.Errorf("over a folder: %s", class)
 	}
@@ -150,7 +150,7 @@ func TestSession(t *testing.T) {
 	b.raises("EOF", "run_in_session", action("exit"))
 }
 
-// TestLateCommand: what was typed while the shell was busy, and took too long, never runs.
+// TestLateCommand: a command that is sent while the shell is busy, and times out before it begins, never runs.
 func TestLateCommand(t *testing.T) {
 	t.Parallel()
 	b := serve(t, fakeengine.Start(t), swerex.Options{})
@@ -181,7 +181,7 @@ func TestStubborn(t *testing.T) {
 	}
 }
 
-// TestOneSession: of many calls that create a session at a time, one succeeds, and one shell is left.
+// TestOneSession: of many calls that create a session at the same time, one succeeds, and one shell is left.
 func TestOneSession(t *testing.T) {
 	t.Parallel()
 	svc := fakeengine.Start(t)
@@ -235,7 +235,7 @@ func TestFailedStart(t *testing.T) {
 	b.want("create_session", fields{})
 }
 
-// TestCopies: the sessions of a copy of a sandbox have the process ids of the original, and are others.
+// TestCopies: sessions in a copy of a sandbox have the same process ids as in the original, but are separate sessions.
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	svc := &twins{Service: fakeengine.Start(t)}

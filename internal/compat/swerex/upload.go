@@ -34,8 +34,8 @@ func badUpload(message string) error {
 
 var errBroken = badUpload("the upload did not arrive whole: send it again")
 
-// upload stores a file, or unpacks a zip archive. The client sends the file before its path, so the file is written to
-// a temporary one in the sandbox first.
+// upload stores a file, or unpacks a zip archive. The client sends the file before its path, so the file first gets a
+// temporary path in the sandbox.
 func (h *Handler) upload(w http.ResponseWriter, r *http.Request, sandbox string) (any, error) {
 	r.Body = httpio.NewBody(w, r, h.stall)
 	parts, err := r.MultipartReader()

@@ -13,7 +13,7 @@ import (
 	"hutch"
 )
 
-// destination says where a request is forwarded. The context of a request has it under the zero value as its key.
+// destination says where a request is forwarded. It is a value in the request's context, whose key is destination{}.
 type destination struct {
 	route
 	Target
@@ -84,8 +84,8 @@ func rewrite(pr *httputil.ProxyRequest) {
 	pr.SetXForwarded()
 }
 
-// forward leads a request to a server in the sandbox. The time limit of a request ends with the beginning of its answer, so that streams and
-// WebSockets have none.
+// forward leads a request to a server in the sandbox. The time limit of a request applies until its answer begins, so
+// streams and WebSockets can last longer.
 func (h *Handler) forward(w http.ResponseWriter, r *http.Request, to route, target Target) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)

@@ -31,11 +31,11 @@ type Target struct {
 
 // Directory knows the objects of the cluster, and who can use them.
 type Directory interface {
-	// Allow returns an error of kind Denied unless the holder of a token can use the sandbox of that name. An unknown token has the datum
-	// "unauthenticated". It says nothing about whether the object exists.
+	// Allow returns an error of kind Denied unless the holder of a token can use the sandbox of that name. The error
+	// for an unknown token has the datum "unauthenticated". The error does not show whether the object exists.
 	Allow(ctx context.Context, token, namespace, name string) error
-	// Find returns the sandbox of the object of that name, and of that UID unless it is empty. An object that callers cannot use is
-	// NotFound, and a suspended one Conflict.
+	// Find returns the sandbox of the object with the name and, unless uid is empty, with the UID. The error is
+	// NotFound for an object that callers cannot use, and Conflict for a suspended object.
 	Find(ctx context.Context, namespace, name, uid string) (Target, error)
 }
 
@@ -171,8 +171,8 @@ func isLoopback(r *http.Request) bool {
 	return netaddr.IsLoopback(host)
 }
 
-// find returns the sandbox of a request whose token can use it. A caller that cannot use it does not learn whether it
-// exists.
+// find returns the sandbox of a request, if the request's token can use it. A caller that cannot use a sandbox does not
+// learn whether the sandbox exists.
 func (h *Handler) find(r *http.Request, to route) (Target, error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {

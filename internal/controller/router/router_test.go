@@ -184,7 +184,7 @@ func TestWhoGetsIn(t *testing.T) {
 	run(401, "no token", "Authorization", "")
 	run(401, "no token", "Authorization", "Basic bnM=")
 	run(403, "not in this namespace", "Authorization", "Bearer other")
-	run(403, "not in this namespace", "X-Sandbox-Namespace", "") // which is default
+	run(403, "not in this namespace", "X-Sandbox-Namespace", "") // means the namespace default
 	run(404, "no object", "X-Sandbox-Namespace", "x", "Authorization", "Bearer x")
 	run(404, "no object", "X-Sandbox-ID", "box-u1") // an id of the server is not a valid name
 	run(404, "no object", "X-Sandbox-UID", "u2")
@@ -197,7 +197,7 @@ func TestWhoGetsIn(t *testing.T) {
 	}
 }
 
-// A router without tokens on loopback is not for web pages that point their own name at it.
+// Web pages that point their own name at a router on loopback cannot use it, although it asks for no token.
 func TestLoopback(t *testing.T) {
 	t.Parallel()
 	for _, only := range []bool{true, false} {
@@ -218,7 +218,7 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// A namespace can take a quarter of the memory for answers, and a command's output is short.
+// A namespace can use a quarter of the memory for answers, and the output of a command is bounded.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	ran := false

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// execTime is how long a command can run whose request gives no time.
+	// execTime is the time limit of a command whose request sets none.
 	execTime = 300 * time.Second
 	// maxOutput is how much of each of stdout and stderr an answer has, in bytes. The client of the server holds about 14 times
 	// as much, which no budget counts.
@@ -79,7 +79,8 @@ type outcome struct {
 	TimedOut bool   `json:"timed_out"`
 }
 
-// execute runs a command line, and ends it with everything that it started when its time is over or its client goes.
+// execute runs a command line. It ends the command, with everything that it started, when its time is over or its
+// client disconnects.
 func (h *Handler) execute(w http.ResponseWriter, r *http.Request, to Target, _ string) error {
 	var req execution
 	if err := compat.ReadJSON(w, r, &req); err != nil {

@@ -16,8 +16,8 @@ type wire struct {
 
 func (wire) Close() error { return nil }
 
-// TestUnanswered: no more requests are read than can wait for their answers, and each answer, in whatever pieces, lets one
-// more in.
+// TestUnanswered: no more requests are read than can wait for their answers. After each answer, in whatever pieces it
+// is written, one more request is read.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

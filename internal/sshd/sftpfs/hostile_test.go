@@ -15,8 +15,8 @@ import (
 	"hutch/internal/membudget"
 )
 
-// endless has files without an end, whose bytes say where they are, and folders of a thousand files. It takes every
-// write.
+// endless is a service with endless files, in which the offset of a byte determines its value, and with folders of a
+// thousand files. It accepts every write.
 type endless struct{ hutch.Service }
 
 func byteAt(offset int64) byte { return byte(offset * 7 >> 3) }

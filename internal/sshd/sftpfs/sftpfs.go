@@ -5,8 +5,8 @@
 // and a writer holds back data that arrives too early (writer). A request elsewhere in the file ends the stream and
 // begins another one there. No file is held in memory.
 //
-// A new or truncated file is one WriteFile: it replaces the old one when the client closes it. If a connection breaks,
-// the received part is kept, as clients expect that resume; they then append.
+// A new or truncated file is one WriteFile: it replaces the old file when the client closes it. If a connection breaks,
+// the received part is kept, because clients can resume: then they append to it.
 //
 // SFTP has operations that the verbs do not have: links, times, owners, sizes, and writing into the middle of a file.
 // These are small commands in the sandbox, so they need the scope exec.
@@ -34,9 +34,9 @@ type Options struct {
 	Service hutch.Service
 	Sandbox string
 	User    string // user in the sandbox; "" for its own
-	// Held is the context of writes: it outlives the client, whose last bytes are still written.
+	// Held is the context of writes. It outlives the client, so that the client's last bytes are written.
 	Held context.Context
-	// Open begins the memory of a handle; nil does not bound it.
+	// Open opens the memory account of a handle; nil means no limit.
 	Open func() (*membudget.Account, func())
 	// MaxTimeout is the longest that a write into the middle of a file can take.
 	MaxTimeout time.Duration
@@ -91,7 +91,7 @@ func status(err error) error {
 	return errors.New(e.Message)
 }
 
-// take opens a handle, which can use this many bytes, if one more is allowed.
+// take reserves a handle and the given number of bytes for it, if one more handle is allowed.
 func (s *server) take(bytes int) (release func(), err error) {
 	account, free := s.Open()
 	s.mu.Lock()

@@ -23,7 +23,7 @@ const (
 	maxEarly = 256
 )
 
-// umask is taken from the permissions of new files, as a shell does.
+// umask is removed from the permissions of new files, as a shell does.
 const umask = 0o022
 
 // writer writes a file at offsets.
@@ -202,7 +202,7 @@ func (w *writer) flush() error {
 	for _, offset := range slices.Sorted(maps.Keys(w.early)) {
 		data, ok := w.early[offset]
 		if !ok {
-			continue // another one followed it
+			continue // it was written right after an earlier one
 		}
 		if err := w.end(); err != nil {
 			return err
@@ -216,7 +216,7 @@ func (w *writer) flush() error {
 }
 
 // resize writes all data to the file, and then changes its size. If the file has that size already, no command is
-// needed: scp sets it at the end of each file.
+// needed: scp sets the size at the end of each file.
 func (w *writer) resize(ctx context.Context, a attributes) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -25,7 +25,7 @@ type command struct {
 	limit   *time.Timer // nil for none
 }
 
-// after calls f after a delay, unless the command is known to have ended before that.
+// after calls f after a delay, unless the command is known to have ended before the delay is over.
 func (c *command) after(d time.Duration, f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,8 +167,8 @@ func (h *Handler) remember(here string, p hutch.Process) *command {
 	return h.commands.add(&command{place: here, pid: p.PID, id: p.ID, config: configOf(p.Command).short(), terminal: p.Terminal != nil})
 }
 
-// maxConfig is the longest configuration that is remembered, in bytes. Lists show the process's record in place of a
-// longer one.
+// maxConfig is the longest configuration that is remembered, in bytes. In place of a longer configuration, lists show
+// the command line in the process's record.
 const maxConfig = 4 << 10
 
 // short returns a configuration that is short enough to be remembered, or an empty one.
@@ -253,7 +253,7 @@ func (h *Handler) list(q request, _ struct{}) (listResponse, error) {
 	return answer, nil
 }
 
-// signalNumber is a signal, which JSON has by its name or its number.
+// signalNumber is a signal. In JSON it is a name or a number.
 type signalNumber int
 
 func (n *signalNumber) UnmarshalJSON(b []byte) error {

@@ -227,7 +227,7 @@ func readMessage(w http.ResponseWriter, r *http.Request, silence time.Duration, 
 		return nil, rpcErrorf(invalidArgument, "the request's body did not arrive whole: send it again")
 	case len(b) > limit:
 		return nil, rpcErrorf(resourceExhausted, "the message has more than %d bytes, the limit", maxMessage)
-	case !caller.From(r.Context()).Budget.TakeJSON(b): // the head of a frame is five bytes of it
+	case !caller.From(r.Context()).Budget.TakeJSON(b): // b can include the five bytes of a frame's head
 		return nil, errManyValues
 	}
 	return b, nil
@@ -339,8 +339,8 @@ func (s *stream) idle() time.Duration {
 	return time.Since(s.sent)
 }
 
-// keepAlive sends message whenever nothing was sent for the interval that the client asked for. The returned function
-// ends that.
+// keepAlive sends message whenever nothing was sent for the interval that the client asked for. It does so until the
+// returned function is called.
 func (s *stream) keepAlive(message any, fail func()) (stop func()) {
 	done := make(chan struct{})
 	var sending sync.WaitGroup

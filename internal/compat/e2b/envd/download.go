@@ -46,7 +46,7 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		h.failRead(w, r, req.Path, err)
-	default: // no client takes the answer for complete
+	default: // cuts the connection, so that no client takes the answer for complete
 		panic(http.ErrAbortHandler)
 	}
 }

@@ -140,7 +140,7 @@ func refuseGone(w http.ResponseWriter, t seam.Target) {
 	writeJSON(w, http.StatusBadGateway, map[string]any{"sandboxId": t.Sandbox, "message": "The sandbox was not found", "code": http.StatusBadGateway})
 }
 
-// unmetered returns the context of the later calls of a request: one request counts once.
+// unmetered returns the context for the later calls of a request, so that a request counts only once.
 func unmetered(ctx context.Context) context.Context { return caller.Unmetered(ctx) }
 
 // place identifies a sandbox among those of all owners.

@@ -47,7 +47,7 @@ func newWorld(t *testing.T, opt Options) *world {
 	return w
 }
 
-// serve starts a server of the sandbox, whose target is changed first.
+// serve starts a server for the sandbox. change can modify the target of each request.
 func (w *world) serve(change func(*seam.Target)) (url string) {
 	s := httptest.NewServer(http.HandlerFunc(func(a http.ResponseWriter, r *http.Request) {
 		target := seam.Target{Sandbox: w.sandbox, Service: w.svc, Verified: true}
@@ -152,7 +152,7 @@ func (w *world) openRaw(rpc string, body []byte, header ...string) *conversation
 	return &conversation{w.T, bufio.NewReader(resp.Body), cancel, resp.StatusCode}
 }
 
-// next returns the next message. last says that it ends the stream.
+// next returns the next message. last reports whether this message ends the stream.
 func (c *conversation) next() (message object, last bool) {
 	c.Helper()
 	message, last, err := c.read()
@@ -183,7 +183,7 @@ func dig(v any, keys ...string) any {
 	return v
 }
 
-// failure reads to the end of a stream, and returns the error of it.
+// failure reads a stream to its end, and returns its error.
 func (c *conversation) failure() (code, message string) {
 	c.Helper()
 	for {

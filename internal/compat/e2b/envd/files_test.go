@@ -52,7 +52,7 @@ func (w *world) content(name string) string {
 	return string(b)
 }
 
-// A path that is given twice would be another file for code that reads the last one.
+// A request with two paths is refused: it would mean another file to code that reads the last path.
 func TestRepeatedParameter(t *testing.T) {
 	w := newWorld(t, Options{})
 	kind, body := form(`; filename="a.txt"`, "one")
@@ -129,7 +129,7 @@ func TestRefusedUploads(t *testing.T) {
 	}
 }
 
-// Metadata comes with a file, is there until the file is written again, and is what programs inside have written.
+// Metadata comes with a file, and exists until the file is written again. Programs inside can write it, too.
 func TestMetadata(t *testing.T) {
 	w := newWorld(t, Options{})
 	stat := func() any {
@@ -164,11 +164,11 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// A client that leaves in the middle of an upload leaves nothing.
+// A client that disconnects in the middle of an upload leaves no file.
 func TestUploadThatBreaksOff(t *testing.T) {
 	w := newWorld(t, Options{})
 	address, _ := url.Parse(w.url)
-	c, err := net.Dial("tcp", address.Host) // to leave at a moment that http.Client cannot choose
+	c, err := net.Dial("tcp", address.Host) // to disconnect at a moment that http.Client cannot choose
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestUploadThatBreaksOff(t *testing.T) {
 	w.eventually("nothing is left", func() bool { return w.drafts() == 0 })
 }
 
-// drafts is how many files are in the home that an upload has begun.
+// drafts returns how many unfinished files of uploads are in the home folder.
 func (w *world) drafts() (n int) {
 	names, _ := os.ReadDir(w.home)
 	for _, name := range names {
@@ -189,7 +189,7 @@ func (w *world) drafts() (n int) {
 	return n
 }
 
-// A client that is silent in the middle of an upload is not waited for without end.
+// A client that is silent in the middle of an upload is disconnected after a while.
 func TestUploadThatStalls(t *testing.T) {
 	w := newWorld(t, Options{Stall: 200 * time.Millisecond})
 	r, in := io.Pipe()

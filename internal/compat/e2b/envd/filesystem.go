@@ -73,7 +73,8 @@ type (
 	}
 )
 
-// located returns the absolute path of a request about files, which from now on has the rights of its user.
+// located returns the absolute path of a request about files. From then on, calls of the request have the rights of its
+// user.
 func (h *Handler) located(q *request, p string) (string, error) {
 	a, err := h.filesAccount(q, basicUser(q.Request))
 	return a.path(p), err

@@ -59,7 +59,7 @@ func TestStat(t *testing.T) {
 	}
 }
 
-// Clients name the home of E2B's user; a sandbox without that user has another one.
+// Clients name the home of E2B's user. In a sandbox without that user, this path means the home of its own user.
 func TestAliasOfTheHome(t *testing.T) {
 	a := account{home: "/root", alias: "/root"}
 	for given, want := range map[string]string{

@@ -183,7 +183,7 @@ func TestRememberedIsSmall(t *testing.T) {
 	}
 }
 
-// passwd is a service each of whose files has the same content.
+// passwd is a service in which all files have the same content.
 type passwd struct {
 	hutch.Service
 	content string
@@ -194,7 +194,7 @@ func (p passwd) ReadFile(_ context.Context, _ string, req hutch.ReadRequest, w i
 	return hutch.FileInfo{}, nil
 }
 
-// A list is charged to its caller, who cannot have the server hold more than the caller's share.
+// A list is charged to its caller, so the server holds no more than the caller's share of memory for it.
 func TestListIsCharged(t *testing.T) {
 	w := newWorld(t, Options{})
 	for i := range 50 {

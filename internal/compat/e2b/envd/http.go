@@ -25,7 +25,8 @@ func (h *Handler) routeHTTP() {
 	})
 }
 
-// refusesUnverified answers a request without the sandbox's access token, unless it needs none or has a signature.
+// refusesUnverified answers a request without the sandbox's access token, unless the request needs no token or is
+// signed.
 func (h *Handler) refusesUnverified(w http.ResponseWriter, r *http.Request, t seam.Target) bool {
 	switch {
 	case t.Verified, r.Method == http.MethodGet && r.URL.Path == "/health":

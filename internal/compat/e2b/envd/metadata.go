@@ -7,8 +7,8 @@ import (
 	"hutch"
 )
 
-// Metadata of files. Clients send them as headers of an upload; they are attributes of the file, whose names begin with
-// metadataPrefix, so programs inside see and change them, too.
+// Metadata of files. Clients send metadata as headers of an upload. It is stored in attributes of the file, whose names
+// begin with metadataPrefix, so programs inside can read and change it, too.
 const (
 	metadataHeader = "X-Metadata-"
 	metadataPrefix = "e2b."

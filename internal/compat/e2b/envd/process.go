@@ -140,7 +140,7 @@ func (h *Handler) killAfter(q request, c *command, limit time.Duration) {
 	c.after(limit, kill)
 }
 
-// asleep is how often a command that has reached its limit in a paused sandbox is looked at.
+// asleep is the time between checks of a command that has reached its time limit in a paused sandbox.
 const asleep = time.Minute
 
 // connect follows a command that is running, or ended a moment ago.
@@ -153,7 +153,7 @@ func (h *Handler) connect(q request, m selection, s *stream) error {
 	if err != nil {
 		return err
 	}
-	// A cursor after the end is the present end of the output.
+	// For a cursor after the end, Logs returns the present end of the output.
 	end, err := q.target.Service.Logs(unmetered(q.ctx), hutch.LogsRequest{SandboxID: q.target.Sandbox, ProcessID: c.id, Cursor: math.MaxInt64}, nil)
 	if err != nil {
 		return err

@@ -268,7 +268,7 @@ func TestDestroyedDuringCommand(t *testing.T) {
 	}
 }
 
-// Commands that ended are not remembered without end.
+// The commands that are remembered are bounded in number and time.
 func TestCommandsAreBounded(t *testing.T) {
 	var cs commands
 	old := cs.add(&command{place: "p", pid: 7, id: "old"})

@@ -31,8 +31,8 @@ const (
 	waitForever = 20 * time.Second
 )
 
-// start calls begin until the sandbox accepts another process, at most for the time most. 0 means that the command has
-// no time limit. The argument of begin says whether begin was called before.
+// start calls begin until the sandbox accepts another process, for at most the duration most. If most is 0, the command
+// has no time limit, and start waits for waitForever. The argument of begin says whether begin was called before.
 func (ts *turns) start(ctx context.Context, place string, most time.Duration, begin func(again bool) error) error {
 	again := false
 	t := ts.behind(place)

@@ -11,7 +11,8 @@ import (
 	"hutch"
 )
 
-// TestTurns: commands wait for room, each once, and those that find none in their time get the sandbox's own error.
+// TestTurns: commands wait for room, and each starts once. A command that finds no room in time gets the sandbox's own
+// error.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	var ts turns
@@ -38,7 +39,7 @@ func TestTurns(t *testing.T) {
 	if started.Load() != 100 || len(ts.all) != 0 {
 		t.Errorf("%d commands started; %d sandboxes are waited for", started.Load(), len(ts.all))
 	}
-	for range 2 { // one asks, and one waits for it
+	for range 2 { // one command tries, and the other queues behind it
 		wg.Go(func() {
 			if err := ts.start(t.Context(), "full", 50*time.Millisecond, func(bool) error { return full }); !errors.Is(err, full) {
 				t.Errorf("a full sandbox: %v", err)
@@ -57,7 +58,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// A command that comes later waits behind the others, and only the first call for a command is one that counts.
+// A command that comes later waits behind the others. Of the calls for one command, only the first counts as an
+// operation.
 func TestTurnsAreInOrder(t *testing.T) {
 	t.Parallel()
 	var ts turns

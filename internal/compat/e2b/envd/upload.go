@@ -173,7 +173,8 @@ func (u *uploading) write(name string, r io.Reader) error {
 	return nil
 }
 
-// maxRest limits the parts of a form other than files, in bytes. No disk bounds that, and a kilobyte of gzip can be a megabyte.
+// maxRest limits the parts of a form other than files, in bytes. No disk limit applies to them, and a kilobyte of gzip
+// can unpack to a megabyte.
 const maxRest = 64 << 20
 
 // restOf reads a form, and counts the bytes that it reads between files.

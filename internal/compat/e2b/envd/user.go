@@ -116,7 +116,7 @@ func (h *Handler) filesAccount(q *request, name string) (account, error) {
 	return a, err
 }
 
-// people returns the users of a sandbox, at most age old.
+// people returns the users of a sandbox, as they were read at most age ago.
 func (h *Handler) people(q request, age time.Duration) (*people, error) {
 	here := place(q.ctx, q.target)
 	h.accounts.mu.Lock()

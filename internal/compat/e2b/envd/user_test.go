@@ -63,7 +63,7 @@ func (a *asked) Watch(ctx context.Context, id string, req hutch.WatchRequest, ou
 	return a.Service.Watch(a.own(ctx, "Watch", req.Path), id, req, out)
 }
 
-// All that a client does with files as a user has the rights of that user, also what outlives the request.
+// Every file operation that a client requests as a user has the rights of that user, even if it outlives the request.
 func TestFilesOfAUser(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.write("d/a", "a")

@@ -147,7 +147,7 @@ func (h *Handler) entryNow(ctx context.Context, q request, p string) *entryInfo 
 	return &e
 }
 
-// A watcher collects changes until its client asks for them. It ends when no client has asked for watcherIdle.
+// A watcher collects changes until its client asks for them. It ends when no client has asked during watcherIdle.
 const (
 	watcherIdle = 10 * time.Minute
 	// maxWatchers limits the watchers of one sandbox, maxEvents the changes that one collects, and maxEventBytes their

@@ -99,7 +99,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req hutch.RunReque
 	stop()
 	switch {
 	case err != nil && seam.Vanished(caller.Unmetered(context.WithoutCancel(ctx)), t, err):
-		panic(http.ErrAbortHandler) // clients recognise the end of a sandbox by that
+		panic(http.ErrAbortHandler) // clients recognise the end of a sandbox by a cut connection
 	default:
 		l.end(res, err)
 	}

@@ -35,8 +35,8 @@ type Options struct {
 	Stall time.Duration
 	// Keepalive is how often a client hears from a run that is silent; default 5 s.
 	Keepalive time.Duration
-	// Timeout is the longest run; default 24 h, which is a server's longest by default. A server with a lower limit
-	// must set it here. Clients set their own limits, and disconnect at their end.
+	// Timeout is the time limit of a run; default 24 h, which is also the default limit of a server. A server with a
+	// lower limit must set it here. Clients have their own limits, and disconnect when these are reached.
 	Timeout time.Duration
 }
 
@@ -196,7 +196,7 @@ type codeContext struct {
 
 func show(c hutch.CodeContext) codeContext { return codeContext{c.ID, c.Language, c.Dir} }
 
-// languageOf returns our name of a language.
+// languageOf returns Hutch's name of a language.
 func languageOf(name string) string {
 	switch name = strings.ToLower(strings.TrimSpace(name)); name {
 	case "":
@@ -227,7 +227,7 @@ func defaultLanguage(id string) string {
 	return language
 }
 
-// listContexts lists the contexts. The default ones of Python and JavaScript are always listed, as clients expect.
+// listContexts lists the contexts. The default contexts of Python and JavaScript are always listed, as clients expect.
 func (h *Handler) listContexts(w http.ResponseWriter, r *http.Request) {
 	t := seam.From(r.Context())
 	all, err := t.Service.Contexts(r.Context(), t.Sandbox)

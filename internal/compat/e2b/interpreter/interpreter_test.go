@@ -170,7 +170,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// When its client leaves, a run is interrupted, and the next one does not wait for it.
+// When its client disconnects, a run is interrupted, and the next run does not wait for it.
 func TestClientThatLeaves(t *testing.T) {
 	url := server(t, fakeengine.Start(t), Options{Keepalive: 50 * time.Millisecond})
 	execute(t, url, line{"code": "x = 1"})

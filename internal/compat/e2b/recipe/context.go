@@ -14,8 +14,8 @@ import (
 	"hutch"
 )
 
-// maxContext is how many unpacked bytes of all archives are read. A build has its own limits; this one is for data that
-// never reaches a build: a small archive can unpack to any number of bytes, and each COPY reads one.
+// maxContext is how many unpacked bytes of all archives are read. A build has its own limits; this limit is for data
+// that never reaches a build: a small archive can unpack to any number of bytes, and each COPY reads an archive.
 const maxContext = 32 << 30
 
 // archives are the archives of one build, kept as long as its context.
@@ -31,8 +31,8 @@ func open(ctx context.Context, files Files) *archives { return &archives{ctx, fi
 type copied struct {
 	hash   string
 	folder string // in the context
-	base   string // path in the archive below which they are
-	single bool   // base is a file or a link, and no folder
+	base   string // path of the file or folder in the archive
+	single bool   // base is a file or a link, not a folder
 	link   bool
 	name   string // name of the file in the context, with single
 }
@@ -129,7 +129,7 @@ func (c *copied) add(out *tar.Writer, h *tar.Header, content io.Reader) error {
 	return err
 }
 
-// unbroken reads an archive, whose faults are the client's.
+// unbroken reads an archive. An error in the archive is the client's fault.
 type unbroken struct{ io.Reader }
 
 func (u unbroken) Read(b []byte) (int, error) {

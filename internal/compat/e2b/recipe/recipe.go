@@ -31,7 +31,7 @@ type Step struct {
 	FilesHash string   `json:"filesHash"` // for COPY: the name of the archive
 	Force     bool     `json:"force"`     // not from the cache
 
-	// The following are for the client itself.
+	// The following fields are for the client itself.
 	ForceUpload     *bool `json:"forceUpload"`
 	ResolveSymlinks *bool `json:"resolveSymlinks"`
 	Gzip            *bool `json:"gzip"`
@@ -60,7 +60,7 @@ const (
 // Files opens an archive by its name.
 type Files func(hash string) (io.ReadCloser, error)
 
-// Recipe is a template as our builds read it.
+// Recipe is a template in the form that Hutch's builds read.
 type Recipe struct {
 	Dockerfile string
 	Lines      []Line // the instructions that a build reports, in order

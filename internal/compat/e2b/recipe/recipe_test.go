@@ -16,8 +16,8 @@ import (
 	"hutch"
 )
 
-// uploaded are archives by their hashes. Each entry is a name; one that ends with a slash is a folder, and one with ->
-// is a link.
+// uploaded are archives by their hashes. Each entry is a name. A name that ends with a slash is a folder, and a name
+// with -> is a link.
 type uploaded map[string][]string
 
 func (a uploaded) open(hash string) (io.ReadCloser, error) {
@@ -200,7 +200,7 @@ func TestBadSteps(t *testing.T) {
 	}
 }
 
-// zeros has no end. It calls a function after every read.
+// zeros is an endless reader. It calls a function after every read.
 type zeros struct{ then func() }
 
 func (z zeros) Read(b []byte) (int, error) {
@@ -232,7 +232,7 @@ func TestEndlessArchive(t *testing.T) {
 	}
 	few := open(t.Context(), endless(func() {}))
 	few.left = 1 << 20
-	for range 2 { // the bound is that of all archives
+	for range 2 { // the limit is for all archives together
 		if err := few.each("any", func(*tar.Header, io.Reader) error { return nil }); hutch.KindOf(err) != hutch.Exhausted {
 			t.Errorf("%v", err)
 		}
@@ -248,7 +248,7 @@ func TestUserOfAnImage(t *testing.T) {
 	}
 }
 
-// Archives are bytes of a stranger.
+// Archives are untrusted bytes.
 func FuzzContext(f *testing.F) {
 	whole, _ := uploaded{"a": {"src/", "src/a", "src/l->x"}}.open("a")
 	text, _ := io.ReadAll(whole)
