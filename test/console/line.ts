@@ -39,7 +39,7 @@ export class Line {
     }
   }
 
-  /** What went silent stays so: such connections are dead. */
+  /** Lets new connections through. Connections that went silent stay dead. */
   restore(): void {
     this.#broken = undefined
   }

@@ -114,7 +114,7 @@ func TestVolumes(t *testing.T) {
 				t.Error(err)
 			}
 			asleep(t, c, "one")
-			if _, err := c.Destroy(ctx, "one", false); err != nil { // which does not wake it
+			if _, err := c.Destroy(ctx, "one", false); err != nil { // destroying does not wake it
 				t.Error(err)
 			}
 			if got := kept(); !strings.Contains(got, "second") {

@@ -119,7 +119,7 @@ func TestBackup(t *testing.T) {
 		}
 		return list[i], true
 	}
-	for _, name := range []string{"b", "c"} { // their data folders are not restored, or not started: the original of the node is not asked
+	for _, name := range []string{"b", "c"} { // b is not started yet, and c is not restored: the restored node must not ask the original ones
 		if sb, ok := listed(a2, ids[name]); !ok || sb.Status != hutch.Failed || !strings.Contains(sb.Reason, "node "+name) {
 			t.Errorf("a sandbox of the node %s: %+v, %v", name, sb, ok)
 		}
@@ -160,8 +160,9 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// TestBackupWithBucket: after a restore of one node, a sandbox of a lost node wakes from the bucket, and one that only a
-// lost node has says so. Of the original fleet and the restored one, only one uses the bucket.
+// TestBackupWithBucket: after one node is restored, a sandbox of a lost node wakes from the bucket. A sandbox that only
+// a lost node has fails with an error that names the node. Only one of the two fleets, original or restored, uses the
+// bucket.
 func TestBackupWithBucket(t *testing.T) {
 	bucket := hutchtest.Dir(t)
 	a, b, c := newFleet(t, "--fleet-bucket", bucket)
@@ -171,7 +172,7 @@ func TestBackupWithBucket(t *testing.T) {
 	a.sleeps(t, asleep, "c")
 	file, store := filepath.Join(hutchtest.Dir(t), "backup"), pgtest.New(t)
 	a.must(t, "installation", "backup", file)
-	// Restored beside the original, a fleet may not use its bucket.
+	// A fleet that is restored beside the original must not use its bucket.
 	beside := &node{data: filepath.Join(hutchtest.Dir(t), "beside")}
 	beside.must(t, "installation", "restore", file, "--secret-key", filepath.Join(a.data, "server", "secrets.key"), "--store", pgtest.New(t))
 	if said, err := beside.hutch(t, "serve", "--quiet", "--listen", "127.0.0.1:0", "--runtime", "native", "--fleet-listen", "127.0.0.1:0", "--fleet-bucket", bucket); err == nil || !strings.Contains(err.Error(), "another copy of this fleet") {
@@ -191,7 +192,7 @@ func TestBackupWithBucket(t *testing.T) {
 		a.Destroy(context.Background(), asleep, true)
 		a.end(t, syscall.SIGTERM)
 	})
-	if got := a.shSoon(t, asleep, "cat note"); got != "kept" { // it has taken the bucket over
+	if got := a.shSoon(t, asleep, "cat note"); got != "kept" { // the restored node has taken over the bucket
 		t.Errorf("it says %q", got)
 	}
 	if said, err := b.hutch(t, "serve", "--quiet", "--listen", "127.0.0.1:0", "--runtime", "native", "--fleet-listen", "127.0.0.1:0", "--fleet-bucket", bucket); err == nil || !strings.Contains(err.Error(), "restored from a backup of this one") {

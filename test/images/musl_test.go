@@ -30,7 +30,7 @@ func TestMusl(t *testing.T) {
 
 const muslImage = "musl:1"
 
-// pullMusl gives the server the image.
+// pullMusl makes the server pull the image.
 func (b *bed) pullMusl(t *testing.T) {
 	t.Helper()
 	if missing := musl.Missing(); missing != "" {
@@ -98,7 +98,7 @@ func (b *bed) muslShells(t *testing.T, id string) {
 	}
 }
 
-// muslUsers: commands are root or another user of the image's own list.
+// muslUsers: commands run as root or as another user of the image's own list.
 func (b *bed) muslUsers(t *testing.T) {
 	if !hutchtest.HasRoot(b.runtime) {
 		return
@@ -142,7 +142,7 @@ func (b *bed) muslSleeps(t *testing.T, id string) {
 			t.Errorf("after its sleep it has %q", got)
 		}
 	}
-	if b.runtime == "native" { // has no memory of it
+	if b.runtime == "native" { // native keeps no memory
 		return
 	}
 	if slept.Status != hutch.Hibernated {

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
-// everything turns all that is optional on.
+// everything has the values that turn on every option.
 var everything = values{
 	"ingress": values{"enabled": true, "className": "nginx"}, "monitoring": values{"enabled": true},
 	"seccomp": values{"install": true}, "env": values{"HUTCH_POOL": "8"}, "appArmor": "Unconfined",
@@ -29,7 +29,7 @@ var everything = values{
 	"tolerations": []any{values{"key": "hutch", "operator": "Exists"}},
 }
 
-// kinds are the types of what the chart makes.
+// kinds returns the types of the objects that the chart makes.
 func kinds() map[string]any {
 	return map[string]any{
 		"StatefulSet": &apps.StatefulSet{}, "DaemonSet": &apps.DaemonSet{}, "Service": &core.Service{}, "ServiceAccount": &core.ServiceAccount{},
@@ -131,7 +131,7 @@ func TestUnprivileged(t *testing.T) {
 	}
 }
 
-// TestPods: what every preset needs for sandboxes to outlive their pod, and for a pod to have nothing of the cluster's.
+// TestPods: with every preset, sandboxes outlive their pod, and a pod has access to nothing of the cluster.
 func TestPods(t *testing.T) {
 	for name, preset := range presets(t) {
 		for _, keeps := range []bool{true, false} {

@@ -1,4 +1,5 @@
-// Package sdk_test holds the SDKs to their contract (sdk/contract), each as its users install it, against a real server.
+// Package sdk_test holds the SDKs to their contract (sdk/contract), each installed as users do it, against a real
+// server.
 package sdk_test
 
 import (

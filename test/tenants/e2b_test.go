@@ -67,7 +67,7 @@ func TestE2BRoutes(t *testing.T) {
 	if a := eve.ask(t, "GET", "/e2b/v2/sandboxes", ""); strings.TrimSpace(a.body) != "[]" {
 		t.Errorf("eve lists %s", a.body)
 	}
-	eve.want(t, "POST", "/e2b/v3/templates", `{"name":"of-ada"}`) // a template of hers, of that name
+	eve.want(t, "POST", "/e2b/v3/templates", `{"name":"of-ada"}`) // eve's own template with that name
 	if a := eve.ask(t, "GET", "/e2b/templates/of-ada/builds/"+built["buildID"].(string)+"/status", ""); a.status != http.StatusNotFound {
 		t.Errorf("eve sees ada's build: %d %s", a.status, a.body)
 	}

@@ -7,7 +7,7 @@ import type { Abortable, CreateRequest, Duration, Env, SandboxRecord } from "./t
 export interface SandboxOptions extends Omit<CreateRequest, "sandboxId" | "sleepAfter" | "timeout" | "env"> {
   /** Time without use after which it sleeps: seconds, or "30s", "10m", "3h"; default ten minutes. */
   sleepAfter?: Duration
-  /** Hard lifetime, whose end destroys it: seconds, or "30s", "10m", "3h"; default none. */
+  /** Hard lifetime, after which it is destroyed: seconds, or "30s", "10m", "3h"; default none. */
   lifetime?: Duration
   /** Set for everything that runs inside. */
   env?: Env
@@ -84,7 +84,7 @@ export class SandboxBase {
   }
 }
 
-/** Whether a text is an id. Any other in a path could lead elsewhere. */
+/** Whether a text is an id. Any other text in a path could make the path lead elsewhere. */
 export function isId(text: string): boolean {
   return /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(text)
 }

@@ -1,4 +1,5 @@
-// Measures the console beside a baseline of the same run, on a server with 1,000 sandboxes: npm run figures. docs/performance.md describes them.
+// Measures the console, and a baseline in the same run, on a server with 1,000 sandboxes: npm run figures. docs/performance.md describes the
+// figures.
 import { spawn } from "node:child_process"
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"

@@ -49,7 +49,7 @@ def thread():
 def regicide(way):
     """Leaves orphans by killing the first process while it is stopped."""
     root = os.getsid(0)
-    for _ in range(30):  # a crowd takes longer to look at
+    for _ in range(30):  # many processes take longer to look at
         if os.fork() == 0:
             stay("6")
     if os.fork() == 0:

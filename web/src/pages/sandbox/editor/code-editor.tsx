@@ -56,7 +56,7 @@ export default function CodeEditor(props: CodeEditorProps) {
   return <div className="code-editor" ref={host} />
 }
 
-/** The text with the ends of lines that it came with. */
+/** The text with its original line ends. */
 function textOf(state: EditorState): string {
   return state.sliceDoc()
 }

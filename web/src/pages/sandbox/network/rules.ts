@@ -50,7 +50,7 @@ export function withoutProxy(network: Network): Network {
   return rest
 }
 
-/** Whether a host that was typed is the host of a rule, which is in the server's form. */
+/** Whether a typed host is the host of a rule. Hosts of rules are in the server's form. */
 function isSameHost(host: string, typed: string): boolean {
   return host === typed.toLowerCase().replace(/:443$/, "").replace(/\.(?=:|$)/, "")
 }
@@ -59,7 +59,7 @@ function headersWithout(rule: HeaderRule, name: string): HeaderRule["headers"] {
   return Object.fromEntries(Object.entries(rule.headers).filter(([n]) => n.toLowerCase() !== name.toLowerCase()))
 }
 
-/** The lines of a log with those that came after them. A connection that ended takes the place of its beginning. */
+/** The lines of a log, with later lines added. The line of a connection that ended replaces the line of its beginning. */
 export function merge(lines: readonly NetworkConnection[], more: readonly NetworkConnection[], most = 1000): NetworkConnection[] {
   if (more.length === 0) return [...lines]
   const again = new Set(more.map((line) => line.id))

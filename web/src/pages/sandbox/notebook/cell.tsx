@@ -26,7 +26,10 @@ interface CellViewProps {
   onKey: (id: string, key: string) => boolean
 }
 
-/** One cell. It has the focus as a whole, with single keys that act on it, or its editor has it: Enter and Escape change between them. */
+/**
+ * One cell. Either the whole cell has the focus, and single keys act on it, or its editor has the focus. Enter and Escape change between
+ * them.
+ */
 export const CellView = memo(function CellView(props: CellViewProps) {
   const { session, cell, at, language, current, editing, state, input, writable, onFocus, onRun, onKey } = props
   const { id, type, source, outputs, count } = cell
