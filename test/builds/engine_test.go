@@ -180,7 +180,7 @@ func (e engine) run(t testing.TB, c testCase, o docker.ImageBuildOptions) error 
 	for name, value := range c.req.Args {
 		o.BuildArgs[name] = &value
 	}
-	res, err := e.ImageBuild(t.Context(), packAs(t, list, 0, 0), o) // like docker build, which sends all files as root's
+	res, err := e.ImageBuild(t.Context(), packAs(t, list, 0, 0), o) // as docker build does: all files are root's
 	if err != nil {
 		return err
 	}
@@ -287,7 +287,7 @@ func flat(t *testing.T, img v1.Image) map[string]string {
 	maps.DeleteFunc(all, func(name, _ string) bool {
 		top, _, _ := strings.Cut(name, "/")
 		return slices.Contains([]string{"proc", "sys", "dev"}, top) || path.Base(name) == engineFile ||
-			slices.Contains([]string{"etc/hosts", "etc/hostname", "etc/resolv.conf", ".dockerenv"}, name) // files that each container and each sandbox has
+			slices.Contains([]string{"etc/hosts", "etc/hostname", "etc/resolv.conf", ".dockerenv"}, name) // every container and sandbox has these
 	})
 	return all
 }

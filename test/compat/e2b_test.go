@@ -94,7 +94,7 @@ func loadDebian(t *testing.T, url, token string, names ...string) {
 // loadImage loads an image with one layer into the server. The function fill writes the layer.
 func loadImage(t *testing.T, url, token, name string, fill func(*tar.Writer) error) {
 	t.Helper()
-	var archive bytes.Buffer // complete before it is sent: to make it can take longer than a server waits for the first byte
+	var archive bytes.Buffer // made first, because a server does not wait that long for the first byte
 	if err := debian.WriteArchive(&archive, name, fill); err != nil {
 		t.Fatal(err)
 	}

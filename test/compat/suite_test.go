@@ -104,7 +104,7 @@ func loadBase(t *testing.T, url, token, chain string) {
 	c := client.New(url, token)
 	c.HTTP.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: pool, ServerName: "api." + suiteDomain}
 	for _, name := range []string{"e2bdev/base", "ubuntu:22.04"} {
-		var archive bytes.Buffer // complete before it is sent: to make it can take longer than a server waits for the first byte
+		var archive bytes.Buffer // made first, because a server does not wait that long for the first byte
 		if err := debian.WriteArchive(&archive, name, fillBase); err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,7 @@ func writeContractImage(w *tar.Writer) error {
 	}
 	const users = "root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1000:user:/home/user:/bin/bash\n"
 	if err == nil {
-		err = w.WriteHeader(&tar.Header{Name: "etc/passwd", Mode: 0o644, Size: int64(len(users))}) // replaces the file that has only root
+		err = w.WriteHeader(&tar.Header{Name: "etc/passwd", Mode: 0o644, Size: int64(len(users))}) // replaces the one with only root
 	}
 	if err == nil {
 		_, err = io.WriteString(w, users)

@@ -119,7 +119,7 @@ func TestBackup(t *testing.T) {
 		}
 		return list[i], true
 	}
-	for _, name := range []string{"b", "c"} { // b is not started yet, and c is not restored: the restored node must not ask the original ones
+	for _, name := range []string{"b", "c"} { // b2 has not started, and c was not restored; the original nodes are not asked
 		if sb, ok := listed(a2, ids[name]); !ok || sb.Status != hutch.Failed || !strings.Contains(sb.Reason, "node "+name) {
 			t.Errorf("a sandbox of the node %s: %+v, %v", name, sb, ok)
 		}

@@ -309,7 +309,7 @@ const stepEnv, runtimeEnv, dirEnv, saidFile = "HUTCH_TEST_DEED", "HUTCH_TEST_RUN
 func victim(t *testing.T, dir, runtime, name string, n int) int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestVictim$", "-test.v")
-	cmd.Env = append(os.Environ(), stepEnv+"="+name, runtimeEnv+"="+runtime, dirEnv+"="+dir, "TMPDIR="+dir) // a killed daemon leaves its temporary files there
+	cmd.Env = append(os.Environ(), stepEnv+"="+name, runtimeEnv+"="+runtime, dirEnv+"="+dir, "TMPDIR="+dir) // it leaves temporary files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                                                   // see steps.Kill
 	begin, err := cmd.StdinPipe()
 	must(t, err)

@@ -33,7 +33,7 @@ func TestUnpackedImageIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.End(t)
-	for _, dir := range []string{roots + "/.new-killed", temp + "/gone-killed"} { // some files already belong to other ids
+	for _, dir := range []string{roots + "/.new-killed", temp + "/gone-killed"} { // some files have other owners already
 		if err := errors.Join(os.MkdirAll(dir+"/tree/a/b", 0o755), os.WriteFile(dir+"/tree/a/file", nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}

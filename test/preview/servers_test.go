@@ -299,7 +299,7 @@ func TestHangingConnections(t *testing.T) {
 		t.Run(runtime, func(t *testing.T) {
 			t.Parallel()
 			b := open(t, runtime, nil)
-			id := b.box(t, hutch.CreateRequest{Limits: hutch.Limits{PIDs: 2048}}) // each connection takes a thread of the Python server
+			id := b.box(t, hutch.CreateRequest{Limits: hutch.Limits{PIDs: 2048}}) // Python uses a thread for each
 			b.serve(t, id, "server.py", "exec python3 server.py 8000 python", 8000)
 			var conns []net.Conn
 			for i := 0; ; i++ {

@@ -47,7 +47,7 @@ func load(t *testing.T, s *server.Process) string {
 }
 
 func fillForInspect(w *tar.Writer) error {
-	for _, kind := range []string{"auth", "account", "password", "session"} { // the script of a package would write this file
+	for _, kind := range []string{"auth", "account", "password", "session"} { // a package's script would write these
 		text := kind + " required pam_permit.so\n"
 		w.WriteHeader(&tar.Header{Name: "etc/pam.d/common-" + kind, Size: int64(len(text)), Mode: 0o644})
 		io.WriteString(w, text)

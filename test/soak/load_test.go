@@ -358,7 +358,7 @@ func watch(ctx context.Context, w *worker) error {
 		return err
 	}
 	_, err = try(ctx, func(ctx context.Context) error {
-		if err := w.Delete(ctx, w.sandbox, dir, true); !errors.Is(err, hutch.NotFound) { // a call that was cut off did it
+		if err := w.Delete(ctx, w.sandbox, dir, true); !errors.Is(err, hutch.NotFound) { // an earlier call did it
 			return err
 		}
 		return nil

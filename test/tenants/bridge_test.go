@@ -93,7 +93,7 @@ func TestBridgeMountsOfOthers(t *testing.T) {
 	if a := ada.ask(t, "POST", "/v1/sandbox/shared/unmount", `{"mountPath":"/workspace/mounted"}`); a.status < 400 {
 		t.Errorf("unmount: %d %s", a.status, a.body)
 	}
-	if a := ada.ask(t, "DELETE", "/v1/sandbox/shared", ""); a.status != http.StatusNoContent { // the answer for a sandbox that never existed
+	if a := ada.ask(t, "DELETE", "/v1/sandbox/shared", ""); a.status != http.StatusNoContent { // as if it never existed
 		t.Errorf("destroy: %d %s", a.status, a.body)
 	}
 	if a := ada.ask(t, "GET", "/v1/volumes/data/archive", ""); strings.Contains(a.body, "of eve") {
