@@ -28,7 +28,7 @@ var greedy = []struct {
 	// ends returns what it expected if the program ended in another way, or "". The argument sent is how many bytes the
 	// caller received. In any case, everything must work afterwards.
 	ends func(r hutch.ExecResult, err error, sent int64) string
-	// after is a command that gives back what the program took.
+	// after is a command that frees what the program took.
 	after string
 }{
 	{

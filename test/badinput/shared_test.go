@@ -14,7 +14,8 @@ import (
 )
 
 // resourceHogs are programs that take as much as possible of something that the kernel counts for a user or for the
-// machine, and keep it. Each defines take, which takes one more and raises an error when none is left.
+// machine, and keep it. Each defines a function take, which takes one more and raises an error when there are none
+// left.
 var resourceHogs = map[string]string{
 	"inotify instances": `
 def take(): ok(libc.inotify_init())`,

@@ -163,7 +163,8 @@ func (b *bed) removed(t *testing.T) {
 	b.clean(t)
 }
 
-// A command that fails, or an instruction that is not possible, ends the build with an error that says why, and leaves nothing.
+// A failed command or an impossible instruction ends the build with an error that says why, and nothing of the build is
+// left.
 func TestFailures(t *testing.T) { each(t, testFailures) }
 
 func testFailures(t *testing.T, runtime string) {

@@ -166,7 +166,7 @@ func (s stage) runtimes(t *testing.T) map[string]string {
 	return works
 }
 
-// data creates a new data folder, with a short path, which belongs to the stage's user.
+// data creates a data folder with a short path. The folder belongs to the stage's user.
 func (s stage) data(t testing.TB) string {
 	dir := hutchtest.Dir(t)
 	if err := os.Chown(dir, s.user, s.user); err != nil && s.user != os.Geteuid() {
@@ -175,7 +175,8 @@ func (s stage) data(t testing.TB) string {
 	return dir
 }
 
-// hasNetwork reports whether the stage's user can give sandboxes a network, for which an ordinary user needs /dev/net/tun.
+// hasNetwork reports whether the stage's user can give sandboxes a network. An ordinary user needs /dev/net/tun for
+// that.
 func (s stage) hasNetwork() bool {
 	tun, err := os.Stat("/dev/net/tun")
 	return s.user == 0 || err == nil && tun.Mode().Perm()&0o006 == 0o006

@@ -179,8 +179,7 @@ func tokenOf(ts *testscript.TestScript, where string) string {
 	return where
 }
 
-// end ends the server as Ctrl-C does. It is not called stop, because testscript has a command stop, which ends the
-// test.
+// end ends the server as Ctrl-C does. The name stop is taken: testscript's own command stop ends the test.
 func end(ts *testscript.TestScript, neg bool, _ []string) {
 	d := ts.Value(serverKey{}).(*daemon)
 	ts.Check(d.cmd.Process.Signal(os.Interrupt))

@@ -163,7 +163,8 @@ func TestPromptIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestErrorWithoutColours: an error of code is red at a terminal, unless NO_COLOR or the terminal says otherwise.
+// TestErrorWithoutColours: an error of code is red at a terminal, unless NO_COLOR or the kind of terminal turns colours
+// off.
 func TestErrorWithoutColours(t *testing.T) {
 	env := serve(t, "native")
 	for variable, red := range map[string]bool{"COLORTERM=": true, "NO_COLOR=1": false, "TERM=dumb": false} {
@@ -213,7 +214,7 @@ func TestNoLimitAtATerminal(t *testing.T) {
 	p.leaves(137)
 }
 
-// TestMCPAtATerminal: a person who starts `hutch mcp` learns what it waits for, and can end it.
+// TestMCPAtATerminal: a person who starts `hutch mcp` is shown what it waits for, and can end it.
 func TestMCPAtATerminal(t *testing.T) {
 	t.Parallel()
 	hutchtest.Driver(t, "native", hutchtest.Dir(t)) // skips the test where the runtime does not work

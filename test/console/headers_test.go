@@ -30,7 +30,7 @@ const (
 	outsideAddress = "203.0.113.10"
 )
 
-// TestHeaderRules runs the specs of header rules with a host that says which header it got.
+// TestHeaderRules runs the specs of header rules with a host that reports which header it received.
 func TestHeaderRules(t *testing.T) {
 	if os.Getenv(apart) == "" {
 		runApart(t)

@@ -9,8 +9,8 @@ import (
 	"hutch"
 )
 
-// changeAgent waits for a process whose program is the agent's, and tries to take the
-// right to execute it from all users, to change its times, and to give it an attribute.
+// changeAgent waits for a process that runs the agent's program. Then it tries to make that program executable for no
+// user, to change its times, and to give it an attribute.
 const changeAgent = `
 import os
 os.write(1, b"ready\n")

@@ -16,8 +16,8 @@ import (
 // 28 runs on gVisor and 224 on native.
 const raceTime = 6 * time.Second
 
-// races are requests to the agent during which a program inside replaces whatever the agent creates by links to one
-// of root's folders.
+// races are requests to the agent. During each, a program inside replaces whatever the agent creates by links to one of
+// root's folders.
 var races = map[string]func(f *field, ctx context.Context, id string, n int) error{
 	"source": func(f *field, ctx context.Context, id string, n int) error {
 		_, err := f.svc.Exec(ctx, id, hutch.ExecRequest{Language: "bash", Command: "true", Timeout: 10}, nil)

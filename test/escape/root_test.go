@@ -16,7 +16,7 @@ import (
 	"hutch/internal/image"
 )
 
-// rootImage is an image whose user is root, with one program that attacks.
+// rootImage returns an image whose user is root, with one program that attacks.
 func rootImage(t *testing.T) image.Root {
 	t.Helper()
 	program, err := drivertest.Probe()

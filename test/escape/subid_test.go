@@ -79,8 +79,8 @@ func TestSharedIDs(t *testing.T) { // not in parallel: it looks at all sandboxes
 	checkTree(t, root.EROFS, ids)
 }
 
-// checkHostIDs looks at the processes of all sandboxes from outside: none has an id of the server's user, or a group of
-// it, and no command has the agent's id.
+// checkHostIDs looks at the processes of all sandboxes from outside. No process has the id or a group of the server's
+// user, and no command has the agent's id.
 func checkHostIDs(t *testing.T, ids *subid.IDs) {
 	t.Helper()
 	agent := ids.Users.First + subid.Apart(min(ids.Users.Size, ids.Groups.Size))

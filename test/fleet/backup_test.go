@@ -22,8 +22,8 @@ import (
 // askItself is what a sandbox runs to reach its own web server.
 const askItself = `python3 -c 'import urllib.request; print(urllib.request.urlopen("http://127.0.0.1:8000/note").read().decode())'`
 
-// TestBackup: a fleet is backed up while its sandboxes run, and continues from the backup in other data folders and another database,
-// with their processes, while the original fleet runs on. Neither touches the other.
+// TestBackup: a fleet is backed up while its sandboxes run. A second fleet continues from the backup with the same
+// processes, in other data folders and another database, while the original fleet runs on. Neither touches the other.
 func TestBackup(t *testing.T) {
 	if os.Geteuid() != 0 {
 		hutchtest.Skip(t, "the nodes of this test need root")
@@ -46,7 +46,7 @@ func TestBackup(t *testing.T) {
 	}
 	secret := strings.Fields(a.must(t, "token", "create", "ci"))[0]
 
-	// The other node first, the one with the database last.
+	// The node with the database is backed up last.
 	dir := hutchtest.Dir(t)
 	files := map[string]string{"a": filepath.Join(dir, "backup-a"), "b": filepath.Join(dir, "backup-b")}
 	type manifest struct {
@@ -148,7 +148,7 @@ func TestBackup(t *testing.T) {
 		t.Errorf("a sandbox of a removed node: %+v", sb)
 	}
 
-	// The original has all of it, and what came after the backup.
+	// The original fleet has all of it, also what came after the backup.
 	if got := b.sh(t, ids["a"], askItself); got != "later" {
 		t.Errorf("the original says %q", got)
 	}
@@ -203,8 +203,9 @@ func TestBackupWithBucket(t *testing.T) {
 	}
 }
 
-// TestBackupOfOneServer: a server whose state is in PostgreSQL is backed up while it runs, and restored after it is lost, with a newer version of
-// Hutch: the backup has the programs that its memory needs. A restore that is killed leaves the database empty, and is repeated.
+// TestBackupOfOneServer: a server with its state in PostgreSQL is backed up while it runs. After it is lost, it is
+// restored with a newer version of Hutch: the backup has the programs that the saved memory needs. A restore that is
+// killed leaves the database empty, and is repeated.
 func TestBackupOfOneServer(t *testing.T) {
 	if os.Geteuid() != 0 {
 		hutchtest.Skip(t, "the server of this test needs root")

@@ -91,7 +91,7 @@ type chaos struct {
 type breakable struct {
 	*node
 	store, door *pgtest.Link
-	undo        func() // ends the failure; nil without one
+	undo        func() // ends the failure; nil if there is none
 	until       time.Time
 }
 
@@ -105,7 +105,7 @@ type modelBox struct {
 const (
 	absent = "absent"
 	there  = "there"
-	unsure = "unsure" // a call about it was not answered, and may still have its effect: its id is not used again
+	unsure = "unsure" // a call about it was not answered, but can still take effect, so its id is not used again
 )
 
 func newChaos(t *testing.T, seed uint64, bucket string) *chaos {

@@ -174,7 +174,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func placeOn(t *testing.T, from *node, on string) string {
 	t.Helper()
 	eventually(t, from.name+" sees "+on, func() bool { return from.nodes(t)[on].Alive })
-	var elsewhere []string // they stay until the end, so that the others fill up
+	var elsewhere []string // these stay until the end, so that the other nodes fill up
 	defer func() {
 		for _, id := range elsewhere {
 			if _, err := from.Destroy(t.Context(), id, true); err != nil {

@@ -121,8 +121,9 @@ func TestUpgrade(t *testing.T) {
 	n.end(t, syscall.SIGTERM)
 }
 
-// TestRollingUpgrade: a sandbox that slept on a node of the older version wakes with its memory on one of the newer, which
-// fetches the programs from the bucket, and the other way round. Programs that were changed in the bucket never run.
+// TestRollingUpgrade: a sandbox that slept on a node of the older version wakes with its memory on a node of the newer
+// version, and the other way round. The node fetches the programs from the bucket. Programs that were changed in the
+// bucket never run.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

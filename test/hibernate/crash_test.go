@@ -25,7 +25,7 @@ import (
 
 var sample = flag.Int("steps", 1, "before how many of the steps of each operation the daemon is killed; 0 is all of them")
 
-// operation is what a daemon does with the sandbox "victim" when it is killed.
+// operation is what a daemon does with the sandbox "victim" at the moment when the daemon is killed.
 type operation struct {
 	sandbox hutch.CreateRequest // the request that creates the victim
 	idle    bool                // no counter runs in it
@@ -40,7 +40,7 @@ type operation struct {
 	blank bool // the operation makes no copy
 }
 
-// state is what there is: sandboxes and snapshots by id.
+// state has the existing sandboxes and snapshots, by id.
 type state struct {
 	sandboxes map[string]hutch.Sandbox
 	snapshots []hutch.Snapshot

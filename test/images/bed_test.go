@@ -1,5 +1,5 @@
-// Package images runs sandboxes whose root file systems are images: of a Debian, made of this machine's packages and
-// pulled from a registry in this process, and of a single static program.
+// Package images runs sandboxes whose root file systems are images. One image is a Debian, made of this machine's
+// packages and pulled from a registry in this process; another one has a single static program.
 package images
 
 import (
@@ -242,7 +242,7 @@ func linkStore(t *testing.T, from, to string) {
 	}
 }
 
-// prepare describes a server, which ends with the test once it is started.
+// prepare describes a server, but does not start it. Once it is started, it ends with the test.
 func prepare(t testing.TB, runtime string) *bed {
 	t.Helper()
 	for _, program := range []string{"dpkg", "apt-cache", "go"} {

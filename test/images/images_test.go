@@ -142,7 +142,7 @@ func TestStatic(t *testing.T) {
 	})
 }
 
-// cannotExecute runs a program that does not exist, and one of this machine, whose loader the image does not have.
+// cannotExecute runs a program that does not exist, and a program of this machine whose loader the image does not have.
 func (b *bed) cannotExecute(t *testing.T, id string) {
 	t.Helper()
 	program, err := os.ReadFile("/usr/bin/env")

@@ -77,7 +77,7 @@ func (b *bed) muslPrograms(t *testing.T, id string) {
 	}
 }
 
-// muslShells: a shell in a terminal is the image's, and what needs bash says so.
+// muslShells: a shell in a terminal is the image's. A call that needs bash fails with an error that says so.
 func (b *bed) muslShells(t *testing.T, id string) {
 	p, err := b.StartProcess(t.Context(), id, hutch.ProcessRequest{Command: hutch.ImageLoginShell, Terminal: &hutch.Size{Columns: 80, Rows: 24}})
 	if err != nil {

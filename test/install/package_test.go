@@ -209,7 +209,7 @@ func checkDebian(t *testing.T, deb string) {
 	}
 	run(t, dir, hutch, "config", "check", config)
 
-	// A removal keeps the settings and the data; only a purge takes them.
+	// A removal keeps the settings and the data; only a purge deletes them.
 	data := filepath.Join(dir, "var/lib/hutch/token")
 	if err := os.MkdirAll(filepath.Dir(data), 0o711); err != nil {
 		t.Fatal(err)
@@ -278,7 +278,8 @@ func TestUnit(t *testing.T) {
 	}
 	for line := range strings.Lines(string(text)) {
 		name, _, _ := strings.Cut(line, "=")
-		// Each of these takes namespaces, mounts, setuid programs or compiled code away, or gives each start its own view of mounts.
+		// Each of these settings forbids namespaces, mounts, setuid programs or compiled code, or gives each start its
+		// own view of mounts.
 		for _, bad := range []string{"Protect", "Private", "RestrictNamespaces", "RestrictSUIDSGID", "MemoryDenyWriteExecute", "ReadOnlyPaths", "ReadWritePaths", "InaccessiblePaths", "TemporaryFileSystem", "RootDirectory", "MountFlags", "User"} {
 			if strings.HasPrefix(name, bad) && !strings.HasPrefix(line, "#") {
 				t.Errorf("sandboxes do not work with %s", line)

@@ -160,7 +160,8 @@ func TestPods(t *testing.T) {
 			if env["HUTCH_FLEET_JOIN"].Value != "true" || env["HUTCH_SLEEP_ON_EXIT"].Value != "true" {
 				t.Errorf("%s: nodes do not join, or do not put their sandboxes to sleep", name)
 			}
-			// A volume outlives the pod, and with it what the node holds: a node of another volume must not take its place.
+			// If a volume outlives the pod, what the node holds outlives it, too. Then a node with another volume must
+			// not take its place.
 			if _, replaces := env["HUTCH_FLEET_REPLACE"]; replaces == keeps || len(set.Spec.VolumeClaimTemplates) == 1 != keeps {
 				t.Errorf("%s: with volumes %v, a node replaces %v", name, keeps, replaces)
 			}

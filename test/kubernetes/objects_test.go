@@ -79,7 +79,7 @@ func TestAgentSandbox(t *testing.T) {
 	r.append(t)
 }
 
-// agentSandboxClient installs the client, before there is no network, and returns its interpreter.
+// agentSandboxClient installs the client while there is still a network, and returns its interpreter.
 func agentSandboxClient(t *testing.T) string {
 	t.Helper()
 	lock := "requirements-agent-sandbox.txt"

@@ -28,8 +28,9 @@ import (
 	"hutch/internal/wire"
 )
 
-// TestPodSandboxes: the driver that makes a pod for each sandbox keeps the contract of drivers, in pods of gVisor and of runc, with no more
-// rights than its role gives it, in a namespace that enforces the Pod Security Standard baseline.
+// TestPodSandboxes runs the contract of drivers with the driver that makes a pod for each sandbox, in pods of gVisor
+// and of runc. The driver has only the rights of its role, in a namespace that enforces the Pod Security Standard
+// baseline.
 func TestPodSandboxes(t *testing.T) {
 	if !inside(t) {
 		return

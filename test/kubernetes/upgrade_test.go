@@ -50,7 +50,7 @@ func short(build string) string { return "`" + build[:min(len(build), 14)] + "`"
 // upgraded one, and the other way round. The upgraded pod has never had the programs that saved the sandbox, and
 // fetches them from the bucket.
 func TestUpgradeThroughBucket(t *testing.T) {
-	s3.Install(t) // before there is no network
+	s3.Install(t) // while there is still a network
 	if !inside(t) {
 		return
 	}

@@ -111,7 +111,7 @@ func openInstalls(t *testing.T) *images.Images {
 	})
 }
 
-// debian returns a sandbox of the image, whose commands are those of an ordinary user.
+// debian returns a sandbox of the image. Its commands run as an ordinary user.
 func (w *world) debian(t *testing.T, runtime string, images *images.Images, n hutch.Network) *sandbox {
 	t.Helper()
 	e := w.engine(t, runtime, func(o *engine.Options) { ociimages.Use(o, images) })

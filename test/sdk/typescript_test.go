@@ -91,7 +91,7 @@ func packed(t *testing.T) string {
 	return dir
 }
 
-// unpack unpacks an archive of npm, whose names begin with "package/".
+// unpack unpacks an archive of npm. Its names begin with "package/".
 func unpack(t *testing.T, archive, dir string) {
 	t.Helper()
 	f, err := os.Open(archive)

@@ -322,7 +322,7 @@ func (who *tenant) follow(t *testing.T, path string) func() string {
 	}
 }
 
-// TestPathsAround requests ada's file by paths that no client would send: eve gets it by none.
+// TestPathsAround requests ada's file by paths that no client would send. None of them gives eve the file.
 func TestPathsAround(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -350,7 +350,7 @@ func TestPathsAround(t *testing.T) {
 	}
 }
 
-// raw writes a head as it is and returns all that comes back.
+// raw writes the head of a request unchanged, and returns all that comes back.
 func raw(t *testing.T, h *testServer, head string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", h.Listener.Addr().String())

@@ -17,7 +17,7 @@ var e2bBodies = map[string]string{
 	"POST /v2/templates/{id}/builds/{build}": `{"steps":[]}`,
 }
 
-// TestE2BRoutes: eve calls each route of E2B's API with the ids of ada's, and with ids that never existed. She cannot
+// TestE2BRoutes: eve calls each route of E2B's API with ada's ids, and with ids that never existed. She cannot
 // distinguish the answers, and ada's sandbox and snapshot are still there afterwards.
 func TestE2BRoutes(t *testing.T) {
 	t.Parallel()

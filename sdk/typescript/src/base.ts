@@ -5,7 +5,7 @@ import type { Abortable, CreateRequest, Duration, Env, SandboxRecord } from "./t
 
 /** The settings of a new sandbox. None of them changes an existing sandbox. */
 export interface SandboxOptions extends Omit<CreateRequest, "sandboxId" | "sleepAfter" | "timeout" | "env"> {
-  /** Time without use after which it sleeps: seconds, or "30s", "10m", "3h"; default ten minutes. */
+  /** Time without use after which the sandbox sleeps: seconds, or "30s", "10m", "3h"; default ten minutes. */
   sleepAfter?: Duration
   /** Hard lifetime, after which it is destroyed: seconds, or "30s", "10m", "3h"; default none. */
   lifetime?: Duration

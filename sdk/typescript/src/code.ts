@@ -66,7 +66,7 @@ export interface OutputMessage {
 
 /** How code runs. */
 export interface RunOptions extends Abortable {
-  /** The context to run in; default: that of the language. */
+  /** The context to run in; default: the context of the language. */
   context?: string | { readonly id: string }
   /** python, javascript, typescript or bash; default: the language of the context, else python. */
   language?: string

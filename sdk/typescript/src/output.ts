@@ -7,7 +7,7 @@ import type { Abortable, ExecRequest, ExecResult, Output } from "./types.js"
 /** A piece of output, in the order in which the program wrote it. */
 export interface OutputEvent {
   type: "stdout" | "stderr"
-  /** The text. A character whose bytes come in two pieces is in the later one. */
+  /** The text. A character that is split over two pieces is in the later piece. */
   data: string
   /** The exact bytes. */
   bytes: Uint8Array

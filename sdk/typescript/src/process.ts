@@ -136,7 +136,7 @@ export class ProcessHandle {
     return { line, cursor: result.cursor ?? 0, ...(match ? { match } : {}) }
   }
 
-  /** Waits until something listens on the port; with a path, until an HTTP GET of it is answered with the status. */
+  /** Waits until something listens on the port. With a path, waits until the server answers a GET of that path with the status. */
   async waitForPort(port: number, options: WaitOptions & { path?: string; status?: number } = {}): Promise<void> {
     await this.#wait({ ...more(options), port }, `port ${String(port)}`, options)
   }

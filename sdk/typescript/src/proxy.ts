@@ -12,7 +12,7 @@ export interface ProxyOptions {
 
 const label = /^([1-9]\d{0,4})-([a-z0-9-]+)-([a-z0-9_]{1,16})$/
 
-/** What the host name of a preview says; null for other names. */
+/** The parts of a preview's host name; null for other names. */
 export function parsePreviewHost(hostname: string): { port: number; sandboxId: string; token: string; label: string } | null {
   const [first = "", ...rest] = hostname.toLowerCase().split(".")
   const m = label.exec(first)

@@ -28,7 +28,7 @@ export interface ExecOptions extends Abortable, Pick<ExecRequest, "args" | "user
   language?: string
 }
 
-/** How a command runs whose output is read as it comes. */
+/** The options of a command whose output is read as it comes. */
 export interface ExecStreamOptions extends ExecOptions {
   /** The command continues for a minute when the loop is left early: see {@link Sandbox.resumeExec}. */
   keep?: boolean
@@ -265,8 +265,8 @@ export class Sandbox extends SandboxFiles {
   }
 
   /**
-   * Reports servers in the sandbox that listen: first those that do already, then each that begins or ends. A lost connection is
-   * opened again, and then the servers that listen are reported once more.
+   * Reports servers in the sandbox: first those that listen already, then each server that begins to listen or stops. A lost
+   * connection is opened again, and then all listening servers are reported once more.
    */
   async *watchPorts(options: Abortable = {}): AsyncGenerator<PortEvent, void, undefined> {
     const { signal } = options
@@ -292,7 +292,7 @@ export class Sandbox extends SandboxFiles {
     return this.json("POST", ["ports", String(port), "link"], { json: { lifetime: inSeconds(lifetime) }, signal: options.signal })
   }
 
-  /** Opens a WebSocket of a server inside, whose port is exposed and public. */
+  /** Opens a WebSocket to a server in the sandbox. The port must be exposed and public. */
   async wsConnect(port: number, path = "/", protocols: string[] = []): Promise<WebSocket> {
     const exposed = (await this.getExposedPorts()).find((p) => p.port === port)
     if (!exposed) throw new HutchError("conflict", `port ${String(port)} is not exposed: call exposePort first`, { data: { port } })
@@ -371,8 +371,8 @@ export class Sandbox extends SandboxFiles {
   }
 
   /**
-   * Sets environment variables of the sandbox; undefined removes one, and the others are kept. All programs that start from now on have
-   * them, and code contexts and sessions from their next run on.
+   * Sets environment variables of the sandbox; undefined removes one, and the others are kept. Programs that start from now on have the
+   * variables; code contexts and sessions have them from their next run on.
    */
   async setEnvVars(env: Env, options: Abortable = {}): Promise<void> {
     const changes = Object.fromEntries(Object.entries(env).map(([name, value]) => [name, value ?? null]))

@@ -39,7 +39,7 @@ def daemon():
 
 
 def thread():
-    """The same from a thread, whose end is not the end of the process."""
+    """Forks twice, too, but in a thread: the end of the thread is not the end of the process."""
     import threading
     t = threading.Thread(target=lambda: grandchild("4"))
     t.start()

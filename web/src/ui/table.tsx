@@ -165,7 +165,7 @@ const BodyRow = memo(function BodyRow({ row, rowId, index, start, columns, activ
   )
 })
 
-/** Sorts the rows by the given sort, or by that of the table. */
+/** Sorts the rows by the given sort, or by the table's own. */
 function useSorted<Row>({ rows, columns, sort: given, onSort }: TableProps<Row>) {
   const [own, setOwn] = useState<Sort>()
   const sort = onSort ? given : own ?? given

@@ -17,7 +17,7 @@ Stream = Literal["stdout", "stderr"]
 
 @dataclass
 class Output:
-    """A piece of output, in the order in which it was read. ``data`` is exact."""
+    """A piece of output, in the order in which it was read. ``data`` has the exact bytes."""
 
     stream: Stream
     data: bytes

@@ -28,7 +28,7 @@ export interface ExecOptions {
   origin?: "user" | "internal"
 }
 
-/** How a command runs whose output is streamed. */
+/** The options of a command whose output is streamed. */
 export interface StreamOptions extends Pick<ExecOptions, "timeout" | "env" | "cwd" | "encoding" | "signal" | "sessionId"> {
   /** No effect here: output is passed on as it comes. */
   bufferSize?: number

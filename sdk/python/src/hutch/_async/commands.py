@@ -113,7 +113,7 @@ class Commands(Handle):
         await self._call("DELETE", "/exec/{exec}", exec=exec_id)
 
     async def list_languages(self) -> list[Language]:
-        """The languages whose programs the sandbox has."""
+        """The languages for which the sandbox has programs."""
         return [Language.from_json(v) for v in await self._call("GET", "/languages")]
 
     async def create_session(self, session_id: str | None = None, *, cwd: str | None = None, env: Env | None = None) -> AsyncSession:

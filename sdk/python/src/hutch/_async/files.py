@@ -82,7 +82,7 @@ class Files(Handle):
         return FileInfo.from_json(await self._call("GET", "/files/stat", query=query_of(path=check_path(path))))
 
     async def exists(self, path: str) -> bool:
-        """Whether there is a file, folder or link."""
+        """Whether there is a file, folder or link at a path."""
         try:
             await self.stat(path)
         except NotFoundError as e:

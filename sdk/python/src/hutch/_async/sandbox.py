@@ -92,7 +92,7 @@ class AsyncSandbox(Commands, Processes, Files):
     async def set_env_vars(self, env: Mapping[str, str | None]) -> SandboxInfo:
         """Sets environment variables of the sandbox; `None` removes one, and the others are kept.
 
-        All programs that start from now on have them, and code contexts and sessions from their next run on.
+        Programs that start from now on have the variables; code contexts and sessions have them from their next run on.
         """
         return await self.update(env=env)
 
@@ -163,7 +163,7 @@ class AsyncSandbox(Commands, Processes, Files):
         return bool((await self._call("POST", "/ports/{port}/validate", {"token": token}, port=port))["valid"])
 
     async def link_port(self, port: int, lifetime: float | None = None) -> PortLink:
-        """Signs a URL with which everybody can see an exposed port for a while (seconds; default 3600)."""
+        """Signs a URL with which anyone can open an exposed port for a while. `lifetime` is in seconds; default 3600."""
         return PortLink.from_json(await self._call("POST", "/ports/{port}/link", body_of(lifetime=lifetime), port=port))
 
     def watch_ports(self) -> AsyncPortWatch:

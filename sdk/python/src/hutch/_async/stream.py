@@ -72,7 +72,7 @@ class AsyncStream(Generic[T]):
         raise StopAsyncIteration
 
     def _take(self, event: Event) -> T | None:
-        """Makes an item of an event, or notes the end in self._ended."""
+        """Makes an item from an event, or records the end in self._ended."""
         raise NotImplementedError
 
     def _again(self) -> Request | None:

@@ -114,7 +114,7 @@ class Commands(Handle):
         self._call("DELETE", "/exec/{exec}", exec=exec_id)
 
     def list_languages(self) -> list[Language]:
-        """The languages whose programs the sandbox has."""
+        """The languages for which the sandbox has programs."""
         return [Language.from_json(v) for v in self._call("GET", "/languages")]
 
     def create_session(self, session_id: str | None = None, *, cwd: str | None = None, env: Env | None = None) -> Session:

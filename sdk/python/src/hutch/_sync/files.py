@@ -83,7 +83,7 @@ class Files(Handle):
         return FileInfo.from_json(self._call("GET", "/files/stat", query=query_of(path=check_path(path))))
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file, folder or link."""
+        """Whether there is a file, folder or link at a path."""
         try:
             self.stat(path)
         except NotFoundError as e:

@@ -93,7 +93,7 @@ class Sandbox(Commands, Processes, Files):
     def set_env_vars(self, env: Mapping[str, str | None]) -> SandboxInfo:
         """Sets environment variables of the sandbox; `None` removes one, and the others are kept.
 
-        All programs that start from now on have them, and code contexts and sessions from their next run on.
+        Programs that start from now on have the variables; code contexts and sessions have them from their next run on.
         """
         return self.update(env=env)
 
@@ -164,7 +164,7 @@ class Sandbox(Commands, Processes, Files):
         return bool((self._call("POST", "/ports/{port}/validate", {"token": token}, port=port))["valid"])
 
     def link_port(self, port: int, lifetime: float | None = None) -> PortLink:
-        """Signs a URL with which everybody can see an exposed port for a while (seconds; default 3600)."""
+        """Signs a URL with which anyone can open an exposed port for a while. `lifetime` is in seconds; default 3600."""
         return PortLink.from_json(self._call("POST", "/ports/{port}/link", body_of(lifetime=lifetime), port=port))
 
     def watch_ports(self) -> PortWatch:

@@ -24,7 +24,7 @@ TRIES = 3
 PAUSES = (0.1, 0.5)
 # The longest pause that a limit can request. If it requests a longer pause, the call fails at once.
 LONGEST_PAUSE = 5.0
-#: Streams have a comment every 15 seconds at least, so one that is silent for longer is lost.
+# Seconds of silence after which a stream is lost. The server sends a comment every 15 seconds at least.
 SILENCE = 120.0
 
 Body = bytes | Iterable[bytes]
@@ -94,7 +94,7 @@ class Transport:
             self._client = None
 
     def call(self, request: Request) -> Any:
-        """Makes a call, and returns the JSON of its answer, or None for an answer without one."""
+        """Makes a call, and returns the JSON of its answer, or None if the answer is empty."""
         response = self.send(request)
         if not response.content:
             return None

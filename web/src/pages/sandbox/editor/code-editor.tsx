@@ -21,8 +21,8 @@ export interface CodeEditorProps {
 }
 
 /**
- * An editor of a text. A value other than the last one that the editor reported replaces the text. Escape and then Tab leaves the editor by
- * keyboard.
+ * An editor of a text. If the value is not the one that the editor reported last, it replaces the text. Escape and then Tab leaves the
+ * editor by keyboard.
  */
 export default function CodeEditor(props: CodeEditorProps) {
   const host = useRef<HTMLDivElement>(null)

@@ -20,7 +20,7 @@ export function withoutRule(network: Network, rule: string): Network {
   return { ...network, allow: (network.allow ?? []).filter((r) => r !== rule) }
 }
 
-/** A network whose rule for a host sets a header. Other values stay empty, and so the server keeps them. */
+/** A network whose rule for a host sets a header. The values of other headers stay empty, so the server keeps them. */
 export function withHeader(network: Network, host: string, name: string, value: string): Network {
   const rules = network.headers ?? []
   if (!rules.some((r) => isSameHost(r.host, host))) return { ...network, headers: [...rules, { host, headers: { [name]: value } }] }

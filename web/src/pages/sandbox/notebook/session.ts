@@ -203,7 +203,7 @@ export class NotebookSession {
     this.#saving = setTimeout(() => this.save(), 500)
   }
 
-  /** Keeps the notebook in the browser now, if it has changed: another tab of the browser can have kept a newer one. */
+  /** Stores the notebook in the browser now, but only if it has changed here: another tab of the browser can have stored a newer one. */
   save(): void {
     if (this.#saving === undefined) return
     clearTimeout(this.#saving)

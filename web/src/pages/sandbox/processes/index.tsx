@@ -109,8 +109,8 @@ function processColumns(onSignal: (p: Process, signal: number) => void): Column<
 }
 
 /**
- * Reads the list again when the number of programs in the sandbox changes, which the stream of stats reports once a second. Commands change the number
- * too: while the list stays the same, the time between two reads doubles, up to the interval at which it is read anyway.
+ * Reads the list again when the number of programs in the sandbox changes. The stream of stats reports that number once a second. Commands change it,
+ * too, so while the list stays the same, the time between two reads doubles, up to the interval at which it is read anyway.
  */
 function useProgramCount(id: string, list: readonly Process[] | undefined, reload: () => void): void {
   const count = useMember(id)?.stats?.pids
