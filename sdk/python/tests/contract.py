@@ -40,7 +40,7 @@ from hutch._wire import time_of
 
 PATIENCE = 30.0
 
-# The beginning of the outcome of a case that was not run, because a program is missing.
+#: The beginning of the outcome of a case that was not run, because a program is missing.
 MISSING = "there is no "
 
 

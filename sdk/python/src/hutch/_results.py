@@ -145,7 +145,7 @@ class CodeResult:
     """A value that code showed, in every form that it has, by MIME type. Notebooks show it."""
 
     data: dict[str, Any]
-    # True for the value of the last expression; other values were displayed by the code.
+    #: True for the value of the last expression; other values were displayed by the code.
     main: bool = False
 
     @property
@@ -368,9 +368,9 @@ class Answer:
     truncated: bool
     #: How long the model took, with all repairs, in milliseconds.
     generation_time: int
-    # The program comes from the cache of an earlier question.
+    #: The program comes from the cache of an earlier question.
     cached: bool
-    # How often the model repaired the program.
+    #: How often the model repaired the program.
     repairs: int
     usage: ModelUsage
     model: str | None = None

@@ -56,7 +56,7 @@ def body_of(**fields: Any) -> dict[str, Any]:
     return {name: json_of(value) for name, value in fields.items() if value is not None}
 
 
-# The fields of requests that map names to text, and the word for one such name. The caller chooses these names.
+#: The fields of requests that map names to text, and the word for one such name. The caller chooses these names.
 _texts = {"env": "variable", "labels": "label"}
 
 
