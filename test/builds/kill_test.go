@@ -44,7 +44,7 @@ func testKilledInABuild(t *testing.T, runtime string) {
 	}
 }
 
-// killed starts the server, begins a build, and kills the server a moment after the event that when reports.
+// killed starts the server, begins a build, and kills the server a moment after an event for which when returns true.
 func (b *bed) killed(t *testing.T, when func(hutch.BuildEvent) bool) {
 	t.Helper()
 	b.start(t)

@@ -62,7 +62,7 @@ func become(user string) error {
 	return syscall.Setresuid(uid, uid, uid)
 }
 
-// stage is where scripts run: the programs, as some user.
+// stage has what scripts run with: the programs, and a user.
 type stage struct {
 	dir  string // every user can walk through it
 	user int

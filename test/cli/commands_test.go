@@ -219,8 +219,8 @@ func crash(ts *testscript.TestScript, neg bool, _ []string) {
 	d.cmd = nil
 }
 
-// awaitUnused waits until no process uses the data folder, and no engine's folder is left. Scripts call it `alone`; `!
-// alone` expects the opposite.
+// awaitUnused waits until no process uses the data folder, and no engine's folder is left. In scripts it is called
+// alone, and expects the opposite after an exclamation mark.
 func awaitUnused(ts *testscript.TestScript, neg bool, _ []string) {
 	data := ts.Getenv("HUTCH_DATA")
 	if neg {
@@ -313,7 +313,7 @@ func clean(env *testscript.Env) {
 }
 
 // killHolders kills all processes that name a folder, until it finds none twice in a row: a process that a killed
-// server was starting can start more in between.
+// server was starting can start more processes in between.
 func killHolders(dir string) {
 	for looks := 0; looks < 2; time.Sleep(100 * time.Millisecond) {
 		pids := holders(dir)

@@ -209,7 +209,7 @@ func TestTakeOver(t *testing.T) {
 		t.Errorf("c has the copy that is old")
 	}
 
-	if _, err := b.Destroy(t.Context(), awake, true); err != nil { // so that the next can come to c
+	if _, err := b.Destroy(t.Context(), awake, true); err != nil { // so that the next sandbox fits on c
 		t.Fatal(err)
 	}
 

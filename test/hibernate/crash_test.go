@@ -150,7 +150,7 @@ func copies(n int) func(*testing.T, room, state, bool) {
 	}
 }
 
-// snapshots expects before or after as the number of snapshots, and after if the operation was confirmed.
+// snapshots expects the number of snapshots to be before or after. If the operation was confirmed, it must be after.
 func snapshots(before, after int) func(*testing.T, room, state, bool) {
 	return func(t *testing.T, r room, is state, said bool) {
 		if got := len(is.snapshots); got != after && (said || got != before) {

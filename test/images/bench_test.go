@@ -56,7 +56,7 @@ func BenchmarkShared(b *testing.B) {
 	}
 }
 
-// share is a part of the memory of this machine, in KiB.
+// share is an amount of this machine's memory, in KiB.
 type share struct{ all, files int }
 
 var shareLine = regexp.MustCompile(`(?m)^(Pss|Pss_File):\s+(\d+) kB$`)

@@ -288,7 +288,7 @@ func match(want, got any, where string) error {
 	return nil
 }
 
-// special is match for a named matcher.
+// special compares as match does, for a matcher with a name.
 func special(name string, want, got any, where string) error {
 	text, isText := got.(string)
 	list, isList := got.([]any)

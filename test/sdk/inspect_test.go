@@ -34,7 +34,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// load loads an image of Debian into the server that has what the checks use, and returns its name.
+// load loads a Debian image with all programs that the checks use into the server, and returns the image's name.
 func load(t *testing.T, s *server.Process) string {
 	t.Helper()
 	r, pipe := io.Pipe()

@@ -29,7 +29,7 @@ type caller struct {
 type box struct {
 	id, runtime string
 	number      int
-	shown       *url.URL // of the preview that serves the file
+	shown       *url.URL // the URL of the preview that serves the file
 	sleeps      bool
 }
 

@@ -68,7 +68,7 @@ func (c *chaos) run(t *testing.T, end time.Time) {
 	}
 }
 
-// chaos is one test.
+// chaos is the state of one test.
 type chaos struct {
 	*crowd
 
@@ -174,7 +174,7 @@ func (c *chaos) unclaimed(t *testing.T, all []*caller) {
 	}
 }
 
-// close ends the daemon, which leaves nothing.
+// close ends the daemon, and checks that it leaves nothing.
 func (c *chaos) close(t *testing.T) {
 	if text, err := c.end(syscall.SIGTERM); err != nil {
 		t.Errorf("%v\n%s", err, text)

@@ -63,7 +63,7 @@ func TestCrowd(t *testing.T) {
 	t.Logf("%d sandboxes at most, for which the daemon held %d files and %d MiB; it was killed %d times\n%s", c.most, held.files, held.memory, c.kills, c.report.String())
 }
 
-// crowd is one test.
+// crowd is the state of one test.
 type crowd struct {
 	*daemon
 	client *client.Client
@@ -317,7 +317,7 @@ func (c *crowd) smallDisk(t *testing.T, size string) {
 	})
 }
 
-// leave destroys everything and ends the daemon, which leaves nothing.
+// leave destroys everything, ends the daemon, and checks that it leaves nothing.
 func (c *crowd) leave(t *testing.T) {
 	var all sync.WaitGroup
 	for id := range maps.Clone(c.boxes) {

@@ -33,7 +33,7 @@ var (
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
-// soak is one test.
+// soak is the state of one test.
 type soak struct {
 	*daemon
 	client *client.Client

@@ -119,7 +119,7 @@ async function watch(signal: AbortSignal): Promise<void> {
   for await (const report of hutch.watchStats({ signal, interval })) {
     const again = report.full && last !== undefined
     applyReport(report)
-    if (again) void repeat("list", signal, () => loadRecords(signal)) // after a lost connection, a sandbox that no report has named can be gone
+    if (again) void repeat("list", signal, () => loadRecords(signal)) // after a lost connection, a sandbox that is in no report can be gone
   }
 }
 

@@ -53,7 +53,7 @@ export class SandboxBase {
   async ready(signal?: AbortSignal): Promise<void> {
     if (!this.#create) return
     this.#created ??= this.connection.json<SandboxRecord>("POST", "/v1/sandboxes", {
-      json: createRequest(this.id, this.#create), idempotent: true, // the same id is the same sandbox
+      json: createRequest(this.id, this.#create), idempotent: true, // the same id names the same sandbox
     }).catch((err: unknown) => {
       this.#created = undefined
       throw err

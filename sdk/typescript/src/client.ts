@@ -123,7 +123,7 @@ export class Hutch extends Operations {
   }
 
   /**
-   * Like `runAgent`, with each step as it happens. The agent continues when the loop is left: see {@link followAgent} and {@link
+   * Like `runAgent`, with each step as it happens. The agent continues when the loop is left: {@link followAgent}, {@link
    * stopAgent}.
    */
   runAgentStream(repository: AgentSource, prompt: string, options: AgentOptions = {}): AsyncGenerator<AgentStep, void, undefined> {

@@ -14,7 +14,7 @@ export interface ConnectionOptions {
   token?: string | undefined
   /** Makes the calls; default: the global fetch. It can report the progress of uploads if it calls {@link fetchWithProgress}. */
   fetch?: typeof fetch | undefined
-  /** Opens WebSockets; default: the global WebSocket. Node 20 has none: give that of the package ws. */
+  /** Opens WebSockets; default: the global WebSocket. Node 20 has none: give it the one of the package ws. */
   WebSocket?: WebSocketConstructor | undefined
   /** How often a call is sent again after a failure that allows it; default 3. */
   retries?: number | undefined

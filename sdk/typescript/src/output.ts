@@ -59,7 +59,7 @@ const grace = 60_000
 const firstPause = 50
 const maxPause = 2000
 
-/** Where a stream of events continues after its connection was lost. */
+/** How a stream of events is opened, also after its connection was lost. */
 interface Source extends Abortable {
   /** Opens the stream at the last position; undefined when it cannot be continued. */
   open: () => Promise<Response> | undefined

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ScrollDirection = Literal["up", "down", "left", "right"]
 
-# Seconds that a call can take: it can wake the sandbox, start the screen, and wait for actions that take a minute.
+#: Seconds that a call can take: it can wake the sandbox, start the screen, and wait for actions that take a minute.
 PATIENCE = 240.0
 
 

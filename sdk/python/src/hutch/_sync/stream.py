@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-# How long to try to reconnect: as long as the server keeps the command or run.
+#: How long to try to reconnect: as long as the server keeps the command or run.
 GRACE = 60.0
 LONGEST_PAUSE = 2.0
 
@@ -222,7 +222,7 @@ class AgentStream(ResultStream[AgentEvent, AgentResult]):
 
     def __init__(self, transport: Transport, request: Request) -> None:
         super().__init__(transport, request)
-        # The session, by the id of its sandbox, once the stream has begun. `follow_agent` and `stop_agent` need it.
+        #: The session, by the id of its sandbox, once the stream has begun. `follow_agent` and `stop_agent` need it.
         self.sandbox_id: str | None = None
 
     def _take(self, event: Event) -> AgentEvent | None:
@@ -251,7 +251,7 @@ class TriesStream(ResultStream[AgentEvent, AgentTries]):
 
     def __init__(self, transport: Transport, request: Request) -> None:
         super().__init__(transport, request)
-        # The id of the tries, once the stream has begun. `follow_tries` needs it.
+        #: The id of the tries, once the stream has begun. `follow_tries` needs it.
         self.tries: str | None = None
         #: The sessions, by the number of the try.
         self.sessions: dict[int, str] = {}

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from ._platform import Socket
 
-# The most attempts for a call that is safe to repeat, and the pauses between them.
+#: The most attempts for a call that is safe to repeat, and the pauses between them.
 TRIES = 3
 PAUSES = (0.1, 0.5)
-# The longest pause that a limit can request. If it requests a longer pause, the call fails at once.
+#: The longest pause that a limit can request. If it requests a longer pause, the call fails at once.
 LONGEST_PAUSE = 5.0
-# Seconds of silence after which a stream is lost. The server sends a comment every 15 seconds at least.
+#: Seconds of silence after which a stream is lost. The server sends a comment every 15 seconds at least.
 SILENCE = 120.0
 
 Body = bytes | Iterable[bytes]

@@ -39,7 +39,7 @@ const settle = 60
  * `burst` rounds of them at once, and then one round in `every` milliseconds.
  */
 const burst = 15, every = 6000
-/** The most rounds that one round of many folders can count as. */
+/** A round of many folders counts as several rounds, but at most as this many. */
 const mostRoom = 10
 
 /**

@@ -21,7 +21,7 @@ interface CellViewProps {
   input: { prompt: string; password: boolean } | undefined
   writable: boolean
   onFocus: (id: string, editing: boolean) => void
-  /** Runs the cell, and then moves to the named cell. */
+  /** Runs the cell. Then it stays current, the next cell becomes current, or a new cell is inserted. */
   onRun: (id: string, then: "stay" | "next" | "insert") => void
   onKey: (id: string, key: string) => boolean
 }
