@@ -43,7 +43,9 @@ export interface ControlResult extends ScreenRecord {
  * no screen.
  *
  * ```ts
- * await box.screen.open("https://example.com") await box.screen.click(200, 150) const { png } = await box.screen.screenshot()
+ * await box.screen.open("https://example.com")
+ * await box.screen.click(200, 150)
+ * const { png } = await box.screen.screenshot()
  * ```
  */
 export class Screen {
