@@ -66,7 +66,7 @@ func newSandbox(ctx context.Context, s *mcp.ClientSession) (id string, err error
 	return id, nil
 }
 
-// converse is the loop of every agent: ask the model, call the tool that it requests, return the result.
+// converse runs the loop of every agent: ask the model, call the tool that it requests, return the result.
 func converse(ctx context.Context, s *mcp.ClientSession, m model) error {
 	list, err := s.ListTools(ctx, nil)
 	if err != nil {

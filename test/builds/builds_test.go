@@ -55,7 +55,7 @@ func config(check func(o *built) bool) func(*testing.T, *built) {
 	}
 }
 
-// cases are the Dockerfiles that are built on one server.
+// cases returns the cases that are built on one server.
 func cases(t *testing.T) []testCase {
 	archive := tarOf(t, "in/", "in/x", "X", entry{name: "in/run", content: "R", mode: 0o755})
 	return []testCase{

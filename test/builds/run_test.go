@@ -10,7 +10,7 @@ import (
 	"hutch"
 )
 
-// newShellBed is a server that can run the commands of a Dockerfile.
+// newShellBed starts a server that can run the commands of a Dockerfile.
 func newShellBed(t *testing.T, runtime string) *bed {
 	t.Helper()
 	b := newBed(t, runtime)

@@ -104,7 +104,7 @@ func signal(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// command is a command as `exec` would run it.
+// command returns a command as `exec` would run it.
 func command(ts *testscript.TestScript, name string, args ...string) *exec.Cmd {
 	path, err := exec.LookPath(name)
 	ts.Check(err)

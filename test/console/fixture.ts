@@ -101,7 +101,7 @@ export async function openTerminal(page: Page, id: string): Promise<void> {
 
 /**
  * Signs the browser in with a token, as if in another tab. The request goes to another name of the server, because Node cannot resolve the
- * browser's.
+ * name that the browser uses.
  */
 export async function signInAs(page: Page, token: string): Promise<void> {
   const response = await fetch(`${url}/console/session`, { method: "POST", headers: { Origin: url, "Content-Type": "application/json" }, body: JSON.stringify({ token }) })

@@ -20,7 +20,7 @@ import (
 	"hutch/internal/volume"
 )
 
-// volumeClient is a client of a server with volumes, through all layers.
+// volumeClient returns a client of a server with volumes, through all layers.
 func volumeClient(t *testing.T, runtime string) *client.Client {
 	t.Helper()
 	s, err := volume.Open(filepath.Join(t.TempDir(), "volumes"), volume.Options{})

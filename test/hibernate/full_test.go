@@ -12,7 +12,7 @@ import (
 	"hutch/internal/hutchtest/disk"
 )
 
-// smallDisk returns a folder on a file system of a size.
+// smallDisk returns a folder on a file system of the given size.
 func smallDisk(t *testing.T, size string) (dir string) {
 	t.Helper()
 	dir = hutchtest.Dir(t)

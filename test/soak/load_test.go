@@ -63,7 +63,7 @@ func try(ctx context.Context, call func(context.Context) error) (broken int, err
 	}
 }
 
-// digits is what `seq 1 n` prints.
+// digits returns what `seq 1 n` prints.
 func digits(n int) []byte {
 	var b []byte
 	for i := range n {

@@ -37,7 +37,7 @@ func TestPiston(t *testing.T) {
 	}
 }
 
-// stranger has no token of this server.
+// stranger returns a tenant without a token of this server.
 func (h *testServer) stranger() *tenant {
 	who := h.root()
 	who.Secret = "of-another-server"

@@ -266,7 +266,7 @@ func (h *testServer) adaAndEve(t testing.TB) (ada, eve *tenant) {
 	return h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
 }
 
-// root is the tenant that a server has without set-up.
+// root returns the tenant that a server has without set-up.
 func (h *testServer) root() *tenant { return &tenant{h, hutch.MintedToken{Secret: local}} }
 
 // answer is the answer to a request.

@@ -54,7 +54,7 @@ export function onReturn(back: () => void): () => void {
   })
 }
 
-/** Waits before another try. It waits less long if the server answers again meanwhile. */
+/** Waits before another try. The wait is shorter if the server answers again meanwhile. */
 export function untilReturn(ms: number): Promise<void> {
   return new Promise((resolve) => {
     const over = () => {

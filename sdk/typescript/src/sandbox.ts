@@ -287,7 +287,7 @@ export class Sandbox extends SandboxFiles {
     return answer.valid
   }
 
-  /** Signs a URL with which anybody can open an exposed port for a while; default an hour. */
+  /** Signs a URL with which anyone can open an exposed port for a while; default an hour. */
   linkPort(port: number, lifetime: Duration = "1h", options: Abortable = {}): Promise<PortLink> {
     return this.json("POST", ["ports", String(port), "link"], { json: { lifetime: inSeconds(lifetime) }, signal: options.signal })
   }

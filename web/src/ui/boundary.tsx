@@ -2,7 +2,7 @@ import { Component, type ReactNode } from "react"
 import { ErrorNote } from "./error-note"
 
 interface BoundaryProps {
-  /** The path of the page. After an error, another path is tried again. */
+  /** The path of the page. When it changes after an error, the new page is drawn. */
   place: string
   children: ReactNode
 }

@@ -467,7 +467,7 @@ class AsyncTerminal:
         await self.aclose()
 
     async def read(self) -> bytes:
-        """All output until it ends."""
+        """All output until the terminal ends."""
         pieces = [piece async for piece in self]
         return b"".join(pieces)
 

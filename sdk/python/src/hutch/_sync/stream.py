@@ -468,7 +468,7 @@ class Terminal:
         self.close()
 
     def read(self) -> bytes:
-        """All output until it ends."""
+        """All output until the terminal ends."""
         pieces = [piece for piece in self]
         return b"".join(pieces)
 
