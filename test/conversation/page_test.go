@@ -25,7 +25,7 @@ func TestPage(t *testing.T) {
 	p.Type("#token", "not-"+token)
 	p.Wait("document.querySelector('#status').textContent.includes('not valid')")
 	p.Type("#token", token)
-	p.Wait("[...document.querySelector('#language').options].some(o => o.value === 'perl')") // the page has no own list
+	p.Wait("[...document.querySelector('#language').options].some(o => o.value === 'perl')") // perl comes from the server
 	p.Type("#conversation", "with-a-browser")
 	p.Choose("#language", "python")
 	p.Choose("#example", "Write a file")

@@ -17,7 +17,7 @@ import (
 )
 
 // TestHostileImage runs a program of an image that was made to break out. The program belongs to root and has the
-// setuid bit. The image has devices of the host and environment variables that attack the agent, and its configuration
+// setuid bit. The image has devices of the host and environment variables meant for the agent, and its configuration
 // asks for root.
 func TestHostileImage(t *testing.T) {
 	t.Parallel()

@@ -92,7 +92,7 @@ def opens(path, flags=os.O_RDONLY):
 
 
 def any_of(f, things):
-    """The first result of f for one of things, or its last refusal."""
+    """The results of f for all things. If there are none, raises its last refusal."""
     reached, refusal = [], None
     for thing in things:
         try:
