@@ -49,7 +49,8 @@ func run(ctx context.Context) error {
 	return converse(ctx, session, script{sandbox: box})
 }
 
-// newSandbox makes a sandbox with the file of sales in it. An exec that names no sandbox makes one and returns its id.
+// newSandbox creates a sandbox that contains the file of sales. An exec that names no sandbox creates one and returns
+// its id.
 func newSandbox(ctx context.Context, s *mcp.ClientSession) (id string, err error) {
 	res, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "exec", Arguments: map[string]any{
 		"command": "cat > sales.csv <<'end'\n" + sales + "end",
@@ -65,7 +66,7 @@ func newSandbox(ctx context.Context, s *mcp.ClientSession) (id string, err error
 	return id, nil
 }
 
-// converse is the loop of every agent: ask the model, call the tool that it requests, return the result.
+// converse runs the loop of every agent: ask the model, call the tool that it requests, return the result.
 func converse(ctx context.Context, s *mcp.ClientSession, m model) error {
 	list, err := s.ListTools(ctx, nil)
 	if err != nil {
@@ -129,8 +130,8 @@ func indent(s string) string {
 	return "  " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ")
 }
 
-// connect begins a session with the server. Every example for MCP has this function and the type bearer: each is one
-// file that can be copied and run.
+// connect begins a session with the server. Every MCP example has its own copy of this function and of the type bearer,
+// so that its one file can be copied and run.
 func connect(ctx context.Context) (*mcp.ClientSession, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
 	return client.Connect(ctx, &mcp.StreamableClientTransport{

@@ -1,6 +1,6 @@
-// Command ask asks questions of a server with the Go SDK, and shows what happens: the program as the model writes it, its
-// output as it is printed, and what it cost. All questions are one conversation, so a program finds the files of those
-// before it.
+// Command ask asks questions of a server with the Go SDK, and shows what happens: the program as the model writes it,
+// its output as it is printed, and what it cost. All questions are one conversation, so each program finds the files of
+// the earlier ones.
 //
 //	HUTCH_URL=http://127.0.0.1:7700 HUTCH_TOKEN=... go run ./examples/ask "Write the squares of 1 to 5 to squares.csv" "What is their sum?"
 //

@@ -1,7 +1,8 @@
 // Command brokered lets code in a sandbox call an API that needs a key, without giving it the key.
 //
-// It sets a secret that is brokered for the API's host, makes a sandbox that requests it, and runs a program there that
-// sends its value: a placeholder. The server replaces it by the key on the way out.
+// It sets a secret that is brokered for the API's host, creates a sandbox that requests the secret, and runs a program
+// that sends the secret's value. In the sandbox, the value is a placeholder; the server replaces it by the key on the
+// way out.
 //
 //	API_KEY=… HUTCH_URL=http://127.0.0.1:7700 HUTCH_TOKEN=… go run ./examples/brokered https://api.example.com/v1/whoami
 package main

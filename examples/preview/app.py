@@ -1,5 +1,4 @@
-"""A web application of one file: monthly rain as a chart, and a clock that
-the server tells the page by server-sent events."""
+"""A web application of one file: monthly rain as a chart, and a clock that the server updates by server-sent events."""
 import csv, http.server, json, time
 
 MONTHS = 'Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec'.split()

@@ -1,7 +1,8 @@
 """An agent that uses a computer as people do: it looks at the screen, and clicks and types what a model asks for.
 
-The model is a script here, so the program runs without one. The loop around it is the one that a real model needs: the
-actions are those of its computer-use tool, and the pictures go back to it. The image of the sandbox has Xtigervnc and xterm.
+The model is a script here, so the program runs without one. A real model needs the same loop: the
+actions are those of its computer-use tool, and each picture is returned to the model. The image of the sandbox has
+Xtigervnc and xterm.
 
 Run it with HUTCH_URL and HUTCH_TOKEN set, as `hutch serve` prints them.
 """

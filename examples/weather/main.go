@@ -42,7 +42,7 @@ func run(ctx context.Context) error {
 	defer session.Close()
 	h := hutch{session}
 
-	// Without a sandboxId, exec makes a sandbox and says which.
+	// Without a sandboxId, exec creates a sandbox and returns its id.
 	put, err := h.exec(ctx, map[string]any{"command": "base64 -d > seattle.csv <<'end'\n" + wrap(data) + "end\nwc -l seattle.csv"})
 	if err != nil {
 		return err
@@ -116,8 +116,8 @@ func (h hutch) call(ctx context.Context, tool string, args map[string]any, answe
 	return json.Unmarshal(b, answer)
 }
 
-// connect begins a session with the server. Every example for MCP has this function and the type bearer: each is one
-// file that can be copied and run.
+// connect begins a session with the server. Every MCP example has its own copy of this function and of the type bearer,
+// so that its one file can be copied and run.
 func connect(ctx context.Context) (*mcp.ClientSession, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "weather", Version: "1"}, nil)
 	return client.Connect(ctx, &mcp.StreamableClientTransport{
@@ -135,7 +135,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// wrap is base64 in lines.
+// wrap returns b in base64, broken into lines.
 func wrap(b []byte) string {
 	text := []byte(base64.StdEncoding.EncodeToString(b))
 	var lines bytes.Buffer

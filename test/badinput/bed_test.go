@@ -13,7 +13,7 @@ import (
 // bed is a service on one runtime, with a neighbour sandbox.
 type bed struct {
 	hutch.Service
-	engine    *engine.Engine // nil where a test needs only its verbs
+	engine    *engine.Engine // nil if a test needs only the methods of Service
 	runtime   string
 	neighbour string
 }

@@ -15,9 +15,9 @@ var hostile = []struct {
 	language string
 	code     string
 	timeout  hutch.Seconds
-	lost     bool // the interpreter ends with it
+	lost     bool // the interpreter ends when it runs the code
 	late     bool
-	sent     int64  // bytes of output; -1 is any number
+	sent     int64  // bytes of output; -1 means any number
 	says     string // what stdout begins with
 }{
 	{name: "prints a flood", timeout: 240, sent: flood, says: "xxx", code: fmt.Sprintf("import os\nfor _ in range(%d): os.write(1, b'x' * (1 << 16))", flood>>16)},

@@ -16,7 +16,8 @@ import (
 	"hutch/internal/linux/cgroup"
 )
 
-// flood is how much a program prints: more than the agent reads without a pause, and than all that is kept of it.
+// flood is how many bytes a program prints: more than the agent reads without a pause, and more than is kept of the
+// output.
 const flood = 320 << 20
 
 // greedy are programs that take, break or ignore everything that they can.
@@ -24,10 +25,10 @@ var greedy = []struct {
 	name   string
 	limits hutch.Limits
 	req    hutch.ExecRequest
-	// ends returns what was expected if the program ended in another way; sent is how many bytes went to the caller.
-	// In any case, everything must work afterwards.
+	// ends returns what it expected if the program ended in another way, or "". The argument sent is how many bytes the
+	// caller received. In any case, everything must work afterwards.
 	ends func(r hutch.ExecResult, err error, sent int64) string
-	// after is a command that gives back what the program took.
+	// after is a command that frees what the program took.
 	after string
 }{
 	{
@@ -236,7 +237,7 @@ except OSError as e:
 	},
 }
 
-// unless returns what was wanted, or "" if ok.
+// unless returns wanted, or "" if ok.
 func unless(ok bool, wanted string) string {
 	if ok {
 		return ""
@@ -250,8 +251,8 @@ func timedOut(said string) func(hutch.ExecResult, error, int64) string {
 	}
 }
 
-// grace is how much longer than its time limit an end can take on a busy host: the daemon's own patience, and a
-// little.
+// grace is how long after its time limit a program can end on a busy host: the daemon's own grace period, and a little
+// more.
 const grace = 33 * time.Second
 
 func TestGreedyPrograms(t *testing.T) {

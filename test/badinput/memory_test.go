@@ -19,10 +19,10 @@ var memoryRounds = flag.Int("memory-rounds", 1, "how often each program of TestM
 // memoryHog is a program that uses up all memory in one way.
 type memoryHog struct {
 	name, language, code string
-	// spared says that another limit can end it first.
+	// spared is true if another limit can end the program first.
 	spared bool
-	// gvisor says that native cannot attribute this memory to a program: there the kernel ends single processes,
-	// possibly others of the sandbox.
+	// gvisor is true if only gVisor can attribute this memory to a program. On native, the kernel ends single
+	// processes, possibly others of the sandbox.
 	gvisor bool
 }
 
@@ -271,7 +271,8 @@ func TestMemoryLimitOfACopy(t *testing.T) {
 	b.limited(t, "one that was paused", id)
 }
 
-// limited checks that a program which takes all memory of a sandbox that putThings has filled is the only one that ends.
+// limited checks that a program that takes all memory of a sandbox is ended, and that everything from putThings
+// remains.
 func (b *bed) limited(t *testing.T, what, id string) {
 	t.Helper()
 	r, err := b.Exec(t.Context(), id, hutch.ExecRequest{Language: "python", Command: "x = bytearray(900 << 20)", Timeout: 60}, nil)

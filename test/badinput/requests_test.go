@@ -127,7 +127,7 @@ func wantError(t *testing.T, err error, kind hutch.Kind, says, name string) {
 	}
 }
 
-// Requests of the largest kind arrive whole, however busy the sandbox is.
+// The largest requests arrive whole, however busy the sandbox is.
 func TestLargeRequests(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
 		id := b.sandbox(t, hutch.CreateRequest{})

@@ -14,7 +14,8 @@ import (
 )
 
 // resourceHogs are programs that take as much as possible of something that the kernel counts for a user or for the
-// machine, and keep it. Each defines take, which takes one more and raises an error when none is left.
+// machine, and keep it. Each defines a function take, which takes one more and raises an error when there are none
+// left.
 var resourceHogs = map[string]string{
 	"inotify instances": `
 def take(): ok(libc.inotify_init())`,
@@ -55,7 +56,7 @@ def ok(result):
     return result
 `
 
-// hogLoop takes until an error, reports that and keeps what it has.
+// hogLoop calls take until it fails, prints how often it succeeded, and keeps everything that it has taken.
 const hogLoop = `
 taken = 0
 try:
@@ -66,7 +67,7 @@ except OSError as e: pass
 print("full after", taken, flush=True)
 time.sleep(300)`
 
-// most bounds what is taken: on gVisor all of it is in the sandbox's own memory.
+// most is how often take is called at most: on gVisor, all that it takes is in the sandbox's own memory.
 var most = map[string]string{"native": "200000", "gvisor": "500"}
 
 // A sandbox that hoards kernel resources takes none from the host, from its neighbours or from later sandboxes.
@@ -137,7 +138,7 @@ func (b *bed) python(t *testing.T, id, source string) string {
 	return string(r.Stdout) + string(r.Stderr)
 }
 
-// spared checks that this process, a program of the host, still gets everything that is hoarded.
+// spared checks that a program of the host, this one, can still get each of the hoarded resources.
 func spared(t *testing.T) {
 	t.Helper()
 	if fd, err := unix.InotifyInit1(unix.IN_CLOEXEC); err != nil {

@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
-// The images that the Dockerfiles of the tests begin with: one with few files, and one with a shell.
+// The images that the Dockerfiles of the tests start from: one with few files, and one with a shell.
 const (
 	base  = "localhost/base"
 	shell = "localhost/shell"
@@ -40,7 +40,7 @@ var (
 	shellBase = sync.OnceValues(func() ([]byte, error) { return archiveOf(debian.WriteShell) })
 )
 
-// writeSmall writes what the tests without commands look at.
+// writeSmall writes the files that tests without commands look at.
 func writeSmall(w *tar.Writer) error {
 	for _, h := range []*tar.Header{
 		{Name: "etc/", Typeflag: tar.TypeDir, Mode: 0o755}, {Name: "usr/bin/", Typeflag: tar.TypeDir, Mode: 0o755},
@@ -58,7 +58,7 @@ func writeSmall(w *tar.Writer) error {
 	return err
 }
 
-// archiveOf is an archive of an image with one layer.
+// archiveOf returns the archive of an image with one layer.
 func archiveOf(write func(*tar.Writer) error) ([]byte, error) {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
@@ -94,7 +94,7 @@ type bed struct {
 	data, runtime string
 }
 
-// each runs a test on each runtime that commands can be root on.
+// each runs a test on each runtime where commands can run as root.
 func each(t *testing.T, test func(t *testing.T, runtime string)) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
@@ -113,7 +113,7 @@ func newBed(t testing.TB, runtime string) *bed {
 	return b
 }
 
-// newBedIn returns a server of a runtime with its data in a folder. The caller ends the server.
+// newBedIn starts a server of a runtime with its data in a folder. The caller ends the server.
 func newBedIn(t testing.TB, runtime, dir string) *bed {
 	t.Helper()
 	hutchtest.Driver(t, runtime, hutchtest.Dir(t)) // skips the test where the runtime does not work
@@ -123,7 +123,7 @@ func newBedIn(t testing.TB, runtime, dir string) *bed {
 	return b
 }
 
-// load gives the server an image.
+// load loads an image into the server.
 func (b *bed) load(t testing.TB, name string, archive func() ([]byte, error)) {
 	t.Helper()
 	text, err := archive()
@@ -135,7 +135,7 @@ func (b *bed) load(t testing.TB, name string, archive func() ([]byte, error)) {
 	}
 }
 
-// start starts the server, after its end once more.
+// start starts the server, or starts it again after it has ended.
 func (b *bed) start(t testing.TB) {
 	t.Helper()
 	b.Process = server.Run(t, server.Options{Data: b.data, Flags: []string{"--pool", "0", "--runtime", b.runtime}})
@@ -148,7 +148,7 @@ type entry struct {
 	link          string // target of a link
 }
 
-// files are a context: paths and contents. A path with a slash at its end is a folder.
+// files returns a build context of paths and contents. A path with a slash at its end is a folder.
 func files(list ...any) []entry {
 	var all []entry
 	for i := 0; i < len(list); i++ {
@@ -167,7 +167,7 @@ func files(list ...any) []entry {
 	return all
 }
 
-// pack is a context as an archive.
+// pack returns a context as an archive.
 func pack(t testing.TB, list []entry) io.Reader {
 	t.Helper()
 	return packAs(t, list, 501, 20)
@@ -231,7 +231,7 @@ func (b *bed) build(t testing.TB, req hutch.BuildRequest, list []entry) (*built,
 	return out, out.read(out.image)
 }
 
-// read notes the configuration of an image, and the files of its layers but those of the base.
+// read records the configuration of an image, and the files of all layers above its base.
 func (o *built) read(img v1.Image) error {
 	file, err := img.ConfigFile()
 	if err != nil {
@@ -259,7 +259,7 @@ func (o *built) read(img v1.Image) error {
 
 var errBase = errors.New("the layer of a base")
 
-// layer notes the files of a layer. That of a base has the folder usr/bin.
+// layer records the files of a layer. It returns errBase for the layer of a base, which has the folder usr/bin.
 func (o *built) layer(l v1.Layer) error {
 	r, err := l.Uncompressed()
 	if err != nil {
@@ -286,7 +286,7 @@ func (o *built) layer(l v1.Layer) error {
 	}
 }
 
-// did returns the state in which each step ended, by its name without the numbers.
+// did returns the last state of each step, by the step's name without numbers.
 func (o *built) did() map[string]hutch.BuildState {
 	names, states := map[int]string{}, map[string]hutch.BuildState{}
 	for _, e := range o.events {
@@ -301,7 +301,7 @@ func (o *built) did() map[string]hutch.BuildState {
 	return states
 }
 
-// log is the output of all commands.
+// log returns the output of all commands.
 func (o *built) log() string {
 	var all []string
 	for _, e := range o.events {
@@ -312,7 +312,7 @@ func (o *built) log() string {
 	return strings.Join(all, "\n")
 }
 
-// paths are the names of all files above the base, in order.
+// paths returns the names of all files above the base, in order.
 func (o *built) paths() []string {
 	var all []string
 	for name, h := range o.files {

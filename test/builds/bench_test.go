@@ -22,8 +22,8 @@ import (
 	"hutch/internal/hutchtest/dockerd"
 )
 
-// BenchmarkTemplate builds templates/python with Docker's engine and here on each runtime, in turns: with no step done
-// before, and with all of them. It needs root, dockerd, debootstrap and the packages of Debian:
+// BenchmarkTemplate builds templates/python with Docker's engine and with Hutch on each runtime, by turns: first
+// without any cached step, then with every step cached. It needs root, dockerd, debootstrap and the packages of Debian:
 //
 //	go test ./test/builds -run '^$' -bench Template -benchtime 3x -timeout 1h
 func BenchmarkTemplate(b *testing.B) {
@@ -67,7 +67,7 @@ func BenchmarkTemplate(b *testing.B) {
 	}
 }
 
-// debianPath is that of Debian's own image; the images of the other tests have a shorter one.
+// debianPath is the PATH of Debian's own image; the images of the other tests have a shorter PATH.
 const debianPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 func timed(b *testing.B, do func() error) time.Duration {
@@ -79,7 +79,7 @@ func timed(b *testing.B, do func() error) time.Duration {
 	return time.Since(began)
 }
 
-// bootstrapped writes a small Debian with apt, as a registry has it.
+// bootstrapped writes a small Debian with apt, like the one in a registry.
 func bootstrapped(b testing.TB) func(*tar.Writer) error {
 	b.Helper()
 	dir := filepath.Join(hutchtest.Dir(b), "root")
@@ -124,8 +124,8 @@ func addFile(w *tar.Writer, dir, path string) error {
 	return err
 }
 
-// BenchmarkSteps builds an image whose first step writes much, and whose second one writes one file, and reports the CPU
-// time of the server, without the commands:
+// BenchmarkSteps builds an image whose first step writes a lot, and whose second step writes one file. It reports the
+// CPU time of the server without that of the commands:
 //
 //	go test ./test/builds -run '^$' -bench Steps -benchtime 1x
 func BenchmarkSteps(b *testing.B) {
@@ -144,7 +144,7 @@ func BenchmarkSteps(b *testing.B) {
 	b.ReportMetric((cpuTime(b, bed.PID())-began)/float64(b.N), "cpu-s/op")
 }
 
-// cpuTime is the CPU time of a process, in seconds.
+// cpuTime returns the CPU time of a process, in seconds.
 func cpuTime(b *testing.B, pid int) float64 {
 	b.Helper()
 	p, err := procfs.NewProc(pid)
@@ -159,7 +159,7 @@ func cpuTime(b *testing.B, pid int) float64 {
 }
 
 // BenchmarkTwenty reports how much disk space twenty images on one base take, without the base and their own layers of
-// 1 MiB, and how much their root file systems take, which the server drops when no sandbox uses them:
+// 1 MiB. It also reports how much their root file systems take; the server drops those when no sandbox uses them:
 //
 //	go test ./test/builds -run '^$' -bench Twenty -benchtime 1x
 func BenchmarkTwenty(b *testing.B) {
@@ -182,7 +182,8 @@ func BenchmarkTwenty(b *testing.B) {
 	}
 }
 
-// taken is how much disk a store of images takes: what it keeps, and the root file systems that it can make again.
+// taken returns how much disk space a store of images takes: for what it keeps, and for root file systems, which it can
+// make again.
 func taken(b *testing.B, dir string) (kept, roots int64) {
 	b.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

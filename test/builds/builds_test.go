@@ -13,7 +13,7 @@ import (
 	"hutch"
 )
 
-// testCase is a Dockerfile, its context, and what must come out.
+// testCase is a Dockerfile, its context, and the expected result.
 type testCase struct {
 	name       string
 	dockerfile string
@@ -21,7 +21,7 @@ type testCase struct {
 	req        hutch.BuildRequest
 
 	text   map[string]string // contents of files in the layers above the base
-	paths  []string          // all that is there but folders; nil is not looked at
+	paths  []string          // all files except folders; nil is not checked
 	modes  map[string]string // mode, user and group
 	links  map[string]string
 	check  func(t *testing.T, o *built)
@@ -30,7 +30,7 @@ type testCase struct {
 	errors []string // parts of the text of the error
 }
 
-// tarOf is an archive of files.
+// tarOf returns an archive of files.
 func tarOf(t *testing.T, list ...any) string {
 	b, err := io.ReadAll(pack(t, files(list...)))
 	if err != nil {
@@ -55,7 +55,7 @@ func config(check func(o *built) bool) func(*testing.T, *built) {
 	}
 }
 
-// cases are the Dockerfiles that are built on one server.
+// cases returns the cases that are built on one server.
 func cases(t *testing.T) []testCase {
 	archive := tarOf(t, "in/", "in/x", "X", entry{name: "in/run", content: "R", mode: 0o755})
 	return []testCase{
@@ -136,7 +136,7 @@ func cases(t *testing.T) []testCase {
 		{name: "by its usual name", files: files("Dockerfile", "FROM localhost/base\nCOPY a /x", "a", "1"), paths: []string{"x"}},
 		{name: "none", files: files("a", "1"), kind: hutch.NotFound, errors: []string{"Dockerfile"}},
 
-		// ONBUILD comes with the image that another test has made.
+		// ONBUILD: the second case starts from the image of the first.
 		{name: "onbuild", dockerfile: "FROM localhost/base\nONBUILD COPY a /triggered", req: hutch.BuildRequest{Name: "localhost/onbuild"}, paths: []string{}},
 		{name: "onbuild of the base", dockerfile: "FROM localhost/onbuild\nENV A=1", files: files("a", "1"), paths: []string{"triggered"}},
 
@@ -149,7 +149,7 @@ func cases(t *testing.T) []testCase {
 		{name: "variables without end", dockerfile: "FROM localhost/base\nENV A=xxxxxxxxxx\n" + growing("A", 30), kind: hutch.Exhausted, errors: []string{"variables"}},
 		{name: "variables without end over lines", dockerfile: "FROM localhost/base\nENV A=xxxxxxxxxx \\\n  # comment\n  B=1\n" + growing("A", 30), kind: hutch.Exhausted, errors: []string{"variables"}},
 
-		// Nothing leads out.
+		// Nothing outside the context and the image can be reached.
 		{name: "copy from above", dockerfile: "FROM localhost/base\nCOPY ../../../etc/passwd /x", files: files("a", "1"), kind: hutch.NotFound},
 		{name: "copy through a link out", dockerfile: "FROM localhost/base\nCOPY l/passwd /x", files: files(entry{name: "l", link: "/etc"}), kind: hutch.NotFound},
 		{name: "a link out in the context", dockerfile: "FROM localhost/base\nCOPY l /x", files: files(entry{name: "l", link: "../../../etc/passwd"}), kind: hutch.NotFound},
@@ -163,7 +163,7 @@ func cases(t *testing.T) []testCase {
 	}
 }
 
-// growing are lines whose variables each name the one before ten times.
+// growing returns lines that each set a variable. Its value names the variable of the line before ten times.
 func growing(name string, lines int) string {
 	var all []string
 	for i := range lines {
@@ -184,7 +184,7 @@ func TestFiles(t *testing.T) {
 	b.clean(t)
 }
 
-// fromDigest: FROM finds an image without a name by its digest. The name before the digest can be any name.
+// fromDigest checks that FROM finds an image without a name by its digest. The name before the digest can be any name.
 func (b *bed) fromDigest(t *testing.T) {
 	first, err := b.build(t, hutch.BuildRequest{Dockerfile: "FROM scratch\nCOPY a /a\nUSER eva"}, files("a", "1"))
 	if err != nil {

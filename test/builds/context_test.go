@@ -24,8 +24,8 @@ import (
 // hugeFile is the size of a file that is too large for an image, in bytes. On disk it is a hole.
 const hugeFile = 10 << 30
 
-// A context with a file that is too large is refused before the file is sent, and nothing of it is kept: by the command,
-// and over HTTP, plain and compressed.
+// A context with a file that is too large is refused before the file is sent, and nothing of the context is kept. This
+// holds for the command and over HTTP, plain and compressed.
 func TestHugeContext(t *testing.T) {
 	b := &bed{data: filepath.Join(hutchtest.Dir(t), "data"), runtime: "native"}
 	b.Process = server.Run(t, server.Options{Data: b.data, Flags: []string{"--pool", "0", "--runtime", b.runtime, "--max-image", "64"}})
@@ -66,7 +66,7 @@ func TestHugeContext(t *testing.T) {
 	}
 }
 
-// hugeFolder builds a folder with the file, and then without it, with the command.
+// hugeFolder uses the command to build a folder with the huge file, and then the folder without it.
 func (b *bed) hugeFolder(t *testing.T, refused func(*testing.T, time.Time, string)) {
 	dir := t.TempDir()
 	huge := filepath.Join(dir, "models", "huge")
@@ -101,7 +101,7 @@ func (b *bed) hugeFolder(t *testing.T, refused func(*testing.T, time.Time, strin
 	}
 }
 
-// hugeArchive is a context with the file.
+// hugeArchive returns a context with the huge file.
 func hugeArchive(t *testing.T, compress bool) io.Reader {
 	r, w := io.Pipe()
 	t.Cleanup(func() { r.Close() })
@@ -125,7 +125,7 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// counter counts what is read.
+// counter counts the bytes that are read.
 type counter struct {
 	r io.Reader
 	n int64
@@ -139,7 +139,7 @@ func (c *counter) Read(b []byte) (int, error) {
 
 var peakLine = regexp.MustCompile(`(?m)^VmHWM:\s+(\d+) kB$`)
 
-// peak is the most memory that the server has had, in bytes.
+// peak returns the peak memory of the server, in bytes.
 func (b *bed) peak(t *testing.T) int64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(b.PID()) + "/status")

@@ -19,8 +19,8 @@ import (
 	"hutch/internal/hutchtest/server"
 )
 
-// The images that the Dockerfiles of this repository begin with. They are not those of their names, which only their
-// registry has, but made of the same programs: of Debian's packages, and of npm's package of Node.
+// madeBases replace the images that the Dockerfiles of this repository start from, because only a registry has those.
+// The replacements contain the same programs, from Debian's packages and npm's package of Node.
 var madeBases = []struct{ names, dockerfile string }{
 	{"python:3.11-slim", `RUN apt-get update && apt-get install -y --no-install-recommends python3 python3-pip && rm /usr/lib/python3*/EXTERNALLY-MANAGED && ln -s python3 /usr/bin/python`},
 	{"ruby:3.3-slim", `RUN apt-get update && apt-get install -y --no-install-recommends ruby`},
@@ -29,15 +29,15 @@ COPY npm /usr/local/lib/node_modules/npm
 RUN ln -s ../lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm && groupadd --gid 1000 node && useradd --uid 1000 --gid node --create-home node`},
 }
 
-// plainDebian makes the image that the others begin with, of one without settings.
+// plainDebian is the Dockerfile of the image that madeBases start from. It adds settings to an image without any.
 const plainDebian = "FROM localhost/bootstrapped\nENV PATH=" + debianPath + " REQUESTS_CA_BUNDLE=/" + trustedFile + " PIP_CERT=/" + trustedFile + " NODE_EXTRA_CA_CERTS=/" + trustedFile + "\n"
 
-// TestDockerfiles builds the Dockerfiles of templates and of examples/runners, and uses what comes out.
+// TestDockerfiles builds the Dockerfiles of templates and of examples/runners, and uses the images.
 func TestDockerfiles(t *testing.T) {
 	if os.Getenv("HUTCH_TEST_DOCKERFILES") == "" {
 		t.Skip("make test-dockerfiles has it: it needs the internet")
 	}
-	b := newBed(t, "native") // which is much faster with apt-get
+	b := newBed(t, "native") // native is much faster with apt-get
 	b.load(t, "localhost/bootstrapped", func() ([]byte, error) { return archiveOf(trusting(bootstrapped(t))) })
 	b.buildOnline(t, "debian:bookworm-slim", plainDebian, nil)
 	node := nodeFiles(t)
@@ -156,10 +156,10 @@ func (b *bed) asRunner(t *testing.T, img hutch.Image, language, code, want strin
 	}
 }
 
-// trustedFile has the certificates that this machine trusts: registries can have those of a proxy.
+// trustedFile has the certificates that this machine trusts, because a proxy may stand between it and the registries.
 const trustedFile = "etc/trusted-here.pem"
 
-// trusting adds the certificates.
+// trusting adds trustedFile to an image.
 func trusting(write func(*tar.Writer) error) func(*tar.Writer) error {
 	return func(w *tar.Writer) error {
 		text, err := os.ReadFile("/etc/ssl/certs/ca-certificates.crt")
@@ -173,7 +173,7 @@ func trusting(write func(*tar.Writer) error) func(*tar.Writer) error {
 	}
 }
 
-// nodeFiles are Node and npm, of the packages of npm's registry.
+// nodeFiles returns Node and npm from the packages of npm's registry.
 func nodeFiles(t *testing.T) []entry {
 	t.Helper()
 	dir := hutchtest.Dir(t)

@@ -25,7 +25,7 @@ import (
 	"hutch/internal/hutchtest/dockerd"
 )
 
-// engine is Docker's own engine with the BuildKit that is in it.
+// engine is a client of Docker's own engine, which includes BuildKit.
 type engine struct{ *docker.Client }
 
 // The name of the engine's images, and the path of a test's Dockerfile in their contexts.
@@ -34,7 +34,7 @@ const (
 	engineFile = "Dockerfile-of-the-test"
 )
 
-// unlike says which cases are not compared, and why.
+// unlike has the reason for each case that is not compared.
 var unlike = map[string]string{
 	"chmod":                                 "an engine of that age knows modes as numbers only",
 	"mode and owner":                        "an engine of that age keeps setuid bits, which a newer one sets again",
@@ -63,7 +63,7 @@ var unlike = map[string]string{
 
 // A Dockerfile gives the same result as in Docker's own engine: files, modes, owners and configuration.
 //
-// It takes minutes, so `make compat-builds` runs it, which names the file for the report.
+// It takes minutes, so only `make compat-builds` runs it, with HUTCH_COMPAT_BUILDS as the file for the report.
 func TestAsDockerDoes(t *testing.T) {
 	report := os.Getenv("HUTCH_COMPAT_BUILDS")
 	if report == "" {
@@ -121,7 +121,7 @@ func newEngine(t testing.TB, host string) engine {
 	return e
 }
 
-// load gives the engine an image.
+// load loads an image into the engine.
 func (e engine) load(t testing.TB, name string, archive func() ([]byte, error)) {
 	t.Helper()
 	text, err := archive()
@@ -156,7 +156,7 @@ func opened(archive []byte) (v1.Image, error) {
 	return tarball.Image(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil }, nil)
 }
 
-// build builds what a case says.
+// build builds the Dockerfile of a case.
 func (e engine) build(t testing.TB, c testCase) (v1.Image, error) {
 	t.Helper()
 	if err := e.run(t, c, docker.ImageBuildOptions{NetworkMode: "none"}); err != nil {
@@ -165,7 +165,7 @@ func (e engine) build(t testing.TB, c testCase) (v1.Image, error) {
 	return e.image(t)
 }
 
-// run builds what a case says, and leaves the image with the engine.
+// run builds the Dockerfile of a case, and leaves the image in the engine.
 func (e engine) run(t testing.TB, c testCase, o docker.ImageBuildOptions) error {
 	t.Helper()
 	list := slices.Clip(c.files)
@@ -180,7 +180,7 @@ func (e engine) run(t testing.TB, c testCase, o docker.ImageBuildOptions) error 
 	for name, value := range c.req.Args {
 		o.BuildArgs[name] = &value
 	}
-	res, err := e.ImageBuild(t.Context(), packAs(t, list, 0, 0), o) // docker build sends root's files
+	res, err := e.ImageBuild(t.Context(), packAs(t, list, 0, 0), o) // as docker build does: all files are root's
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (e engine) run(t testing.TB, c testCase, o docker.ImageBuildOptions) error 
 	}
 }
 
-// image is the last image that the engine built.
+// image returns the last image that the engine built.
 func (e engine) image(t testing.TB) (v1.Image, error) {
 	t.Helper()
 	res, err := e.ImageSave(t.Context(), []string{engineTag})
@@ -220,7 +220,7 @@ func (c testCase) compare(t *testing.T, beds map[string]*bed, e engine) {
 	}
 }
 
-// compareWith builds a case here, and compares it with the image or the failure of the engine.
+// compareWith builds a case with Hutch, and compares the result with the engine's image or error.
 func (c testCase) compareWith(t *testing.T, b *bed, theirs v1.Image, their error) {
 	req := c.req
 	req.Dockerfile = c.dockerfile
@@ -246,7 +246,7 @@ func (c testCase) compareWith(t *testing.T, b *bed, theirs v1.Image, their error
 	}
 }
 
-// settings are what an image says of the programs that run in it.
+// settings returns the part of an image's configuration that is about the programs that run in it.
 func settings(t *testing.T, img v1.Image) string {
 	t.Helper()
 	file, err := img.ConfigFile()
@@ -267,7 +267,7 @@ func sorted[T any](m map[string]T) (list []string) {
 	return list
 }
 
-// flat describes each file of an image, as the layers over each other show it.
+// flat describes each file of an image, after the layers were put over each other.
 func flat(t *testing.T, img v1.Image) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -287,12 +287,12 @@ func flat(t *testing.T, img v1.Image) map[string]string {
 	maps.DeleteFunc(all, func(name, _ string) bool {
 		top, _, _ := strings.Cut(name, "/")
 		return slices.Contains([]string{"proc", "sys", "dev"}, top) || path.Base(name) == engineFile ||
-			slices.Contains([]string{"etc/hosts", "etc/hostname", "etc/resolv.conf", ".dockerenv"}, name) // what each container and each sandbox has
+			slices.Contains([]string{"etc/hosts", "etc/hostname", "etc/resolv.conf", ".dockerenv"}, name) // every container and sandbox has these
 	})
 	return all
 }
 
-// flatten puts the files of a layer over those of the layers before.
+// flatten puts the files of a layer over those of the earlier layers.
 func flatten(all map[string]string, names []string, texts map[string]string) {
 	drop := func(name string, itself bool) {
 		maps.DeleteFunc(all, func(there, _ string) bool {
@@ -362,7 +362,7 @@ func textOf(t *testing.T, h *tar.Header, content io.Reader) string {
 	return fmt.Sprintf("f %o %s%d bytes %.6x", h.Mode&0o7777, owner, n, sum.Sum(nil))
 }
 
-// compared are Dockerfiles that only the comparison is about.
+// compared returns the Dockerfiles that only the comparison uses.
 func compared(t *testing.T) []testCase {
 	archive := tarOf(t, "usr/", "usr/bin/", "usr/bin/tool", "T", entry{name: "dir/", mode: 0o700}, "dir/x", "X", entry{name: "dir/s", content: "S", mode: 0o4755}, entry{name: "dir/l", link: "x"})
 	tree := files(entry{name: "d/", mode: 0o700}, "d/a", "1", entry{name: "d/x", content: "2", mode: 0o4751}, entry{name: "d/e/", mode: 0o2770}, "d/e/b", "3", entry{name: "d/l", link: "e"}, entry{name: "d/up", link: "../a"}, "a", "0",

@@ -16,10 +16,12 @@ import (
 	"hutch/internal/hutchtest/disk"
 )
 
-// killedText is a build that is killed while it copies, while a command runs, and while what that wrote is packed.
+// killedText is the Dockerfile of a build that is killed while it copies, while a command runs, and while the files of
+// that command are packed.
 const killedText = "FROM localhost/shell\nCOPY noise /noise\nRUN echo ready && dd if=/dev/urandom of=/big bs=1M count=8 && echo written\nRUN cat /noise /big > /both && sleep 1\n"
 
-// Wherever a server is killed in a build, the next one has no sandbox, no image and no file of it, and builds.
+// At whatever moment of a build a server is killed: the next server keeps no sandbox, image or file of the build, and
+// can build.
 func TestKilledInABuild(t *testing.T) { each(t, testKilledInABuild) }
 
 func testKilledInABuild(t *testing.T, runtime string) {
@@ -42,7 +44,7 @@ func testKilledInABuild(t *testing.T, runtime string) {
 	}
 }
 
-// killed starts the server, begins a build, and kills the server a moment after the time has come.
+// killed starts the server, begins a build, and kills the server a moment after an event for which when returns true.
 func (b *bed) killed(t *testing.T, when func(hutch.BuildEvent) bool) {
 	t.Helper()
 	b.start(t)
@@ -87,7 +89,7 @@ func (b *bed) afterKill(t *testing.T) {
 	b.clean(t)
 }
 
-// noHalf fails the test if the store of images has something unfinished.
+// noHalf fails the test if the store of images contains something unfinished.
 func (b *bed) noHalf(t *testing.T) {
 	t.Helper()
 	if left, err := os.ReadDir(filepath.Join(b.data, datadir.OCI) + "/tmp"); err != nil || len(left) != 0 {
@@ -101,7 +103,7 @@ func randomText(size int) string {
 	return string(b)
 }
 
-// A build that fills the disk ends with an error that says so, and leaves as much room as there was.
+// A build that fills the disk ends with an error that says so, and frees all the space that it used.
 func TestFullDisk(t *testing.T) { each(t, testFullDisk) }
 
 func testFullDisk(t *testing.T, runtime string) {
@@ -116,7 +118,7 @@ func testFullDisk(t *testing.T, runtime string) {
 	}
 	disk.Shrink(t, images, size)
 	b := newBedIn(t, runtime, dir)
-	t.Cleanup(func() { b.End(t) }) // before the disk goes
+	t.Cleanup(func() { b.End(t) }) // before the disk is removed
 	b.load(t, shell, shellBase)
 	small := hutch.BuildRequest{Name: "localhost/small", Dockerfile: "FROM localhost/shell\nRUN echo 1 > /one\n"}
 	for name, c := range map[string]struct {

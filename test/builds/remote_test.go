@@ -8,13 +8,14 @@ import (
 	"hutch"
 )
 
-// serving makes a repository, and serves it and a file.
+// serving is a script that creates a Git repository, and the files that a web server serves with it.
 const serving = `set -e
 mkdir -p /workspace/www/d && cd /workspace/www && printf content > file && printf 2 > d/inner && printf 1 > outer && chmod 755 outer
 git init -q -b main . && git -c user.name=a -c user.email=a@example.com add d outer && git -c user.name=a -c user.email=a@example.com commit -q -m 1 && git tag v1
 git clone -q --bare . /workspace/r.git && git -C /workspace/r.git update-server-info && mv /workspace/r.git .`
 
-// ADD gets URLs and repositories over the network of the build, and keeps what it knows to be the same.
+// ADD fetches URLs and repositories over the network of the build. What it knows to be unchanged is taken from the
+// cache.
 func TestRemote(t *testing.T) { each(t, testRemote) }
 
 func testRemote(t *testing.T, runtime string) {

@@ -10,7 +10,7 @@ import (
 	"hutch"
 )
 
-// newShellBed is a server that can run the commands of a Dockerfile.
+// newShellBed starts a server that can run the commands of a Dockerfile.
 func newShellBed(t *testing.T, runtime string) *bed {
 	t.Helper()
 	b := newBed(t, runtime)
@@ -18,7 +18,7 @@ func newShellBed(t *testing.T, runtime string) *bed {
 	return b
 }
 
-// everything is a Dockerfile that uses each kind of RUN, and its steps.
+// everything is a Dockerfile that uses each kind of RUN.
 const everything = `FROM localhost/shell AS one
 COPY d /d
 WORKDIR /d
@@ -85,7 +85,7 @@ func testCommands(t *testing.T, runtime string) {
 	b.removed(t)
 }
 
-// cached repeats a build: no command runs.
+// cached repeats a build, and checks that no command runs again.
 func (b *bed) cached(t *testing.T, req hutch.BuildRequest) *built {
 	t.Helper()
 	o, err := b.build(t, req, everythingFiles())
@@ -116,7 +116,7 @@ func (b *bed) inSandbox(t *testing.T) {
 	}
 }
 
-// changed changes a file that only a late step uses: the steps before it are not done again.
+// changed changes a file that only a late step uses, and checks that the steps before it come from the cache.
 func (b *bed) changed(t *testing.T, req hutch.BuildRequest) {
 	t.Helper()
 	o, err := b.build(t, req, files("d/old", "old", "d/stays", "1", "m/text", "other\n"))
@@ -144,7 +144,8 @@ func (b *bed) changed(t *testing.T, req hutch.BuildRequest) {
 	}
 }
 
-// removed looks at what a command removed of its image, and does a step again as it is told to.
+// removed checks that files that a command removes from its image are marked as removed, and that NoCache runs a step
+// again.
 func (b *bed) removed(t *testing.T) {
 	t.Helper()
 	req := hutch.BuildRequest{NoCache: true, Dockerfile: "FROM localhost/shell\nRUN rm -r /usr/bin/wc /usr/share && cat /proc/sys/kernel/random/uuid > /tmp/x\n"}
@@ -162,7 +163,8 @@ func (b *bed) removed(t *testing.T) {
 	b.clean(t)
 }
 
-// A command that fails, or an instruction that is not possible, ends the build with an error that says why, and leaves nothing.
+// A failed command or an impossible instruction ends the build with an error that says why, and nothing of the build is
+// left.
 func TestFailures(t *testing.T) { each(t, testFailures) }
 
 func testFailures(t *testing.T, runtime string) {
@@ -199,7 +201,7 @@ func testFailures(t *testing.T, runtime string) {
 	}
 }
 
-// The sandbox of a build that its server was killed in goes when the next one starts.
+// If a server is killed during a build, the sandbox of the build is removed when the next server starts.
 func TestKilledServer(t *testing.T) {
 	b := newShellBed(t, "gvisor")
 	for id, labels := range map[string]map[string]string{"build-left": {"hutch.build": "build-1"}, "build-mine": nil} {
@@ -218,7 +220,7 @@ func TestKilledServer(t *testing.T) {
 	}
 }
 
-// A context is larger than other bodies of requests can be.
+// A context can be larger than the body of any other request.
 func TestLargeContext(t *testing.T) {
 	b := newBed(t, "gvisor")
 	req := hutch.BuildRequest{Dockerfile: "FROM scratch\nCOPY . /\n"}

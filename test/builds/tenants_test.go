@@ -15,7 +15,7 @@ import (
 	"hutch/internal/hutchtest/server"
 )
 
-// tenant is the bed as the owner of a token sees it.
+// tenant returns the bed with a client that uses a new token.
 func (b *bed) tenant(t *testing.T, req hutch.TokenRequest) *bed {
 	t.Helper()
 	token, err := b.CreateToken(t.Context(), req)
@@ -67,7 +67,7 @@ func TestTenants(t *testing.T) {
 	ada.clean(t)
 }
 
-// duringRun looks at the sandbox of a command.
+// duringRun checks the sandbox in which a command of the build runs.
 func (b *bed) duringRun(t *testing.T, ceiling hutch.Network) {
 	list, err := b.Sandboxes(t.Context(), hutch.Filter{})
 	if err != nil || len(list) != 1 {
@@ -125,7 +125,7 @@ func (b *bed) post(ctx context.Context, request string, files io.Reader) error {
 	return err
 }
 
-// until waits until there are n sandboxes.
+// until waits until there are want sandboxes.
 func (b *bed) until(t *testing.T, want int) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {

@@ -1,5 +1,5 @@
-// Package bulk sends files through the whole system that are larger than the memory which any part of it can use for
-// them.
+// Package bulk sends files through the whole system. They are larger than the memory that any part of the system can
+// use for them.
 package bulk
 
 import (
@@ -33,7 +33,7 @@ func TestUpAndDown(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {
 			dir := hutchtest.Dir(t)
-			hutchtest.Driver(t, runtime, filepath.Join(dir, "check")) // or skips
+			hutchtest.Driver(t, runtime, filepath.Join(dir, "check")) // skips the test where the runtime does not work
 			s := server.Run(t, server.Options{Data: filepath.Join(dir, "data")})
 			t.Cleanup(func() { s.EndEmpty(t) })
 			disk := int(*size)*1_000_000>>20 + 64
@@ -71,7 +71,7 @@ func TestUpAndDown(t *testing.T) {
 	}
 }
 
-// noise is a stream of n incompressible bytes.
+// noise returns a stream of n incompressible bytes.
 func noise(n int64) io.Reader { return io.LimitReader(rand.NewChaCha8([32]byte{}), n) }
 
 func firstWord(t *testing.T, sb *client.Sandbox, command string) string {
@@ -95,8 +95,8 @@ func peaks(t *testing.T, s *server.Process, sb *client.Sandbox) map[string]int {
 	return map[string]int{"the server": resident(t, own), "the agent": resident(t, agent(t, s, sb))}
 }
 
-// agent returns the status of the agent's process: from inside if it is visible there, otherwise from among the
-// server's descendants.
+// agent returns the status of the agent's process. It is read inside the sandbox if the process is visible there, and
+// otherwise found among the server's descendants.
 func agent(t *testing.T, s *server.Process, sb *client.Sandbox) []byte {
 	t.Helper()
 	res, err := sb.Run(t.Context(), "cat /proc/1/status")
@@ -116,7 +116,7 @@ func agent(t *testing.T, s *server.Process, sb *client.Sandbox) []byte {
 	return nil
 }
 
-// descendants are the processes that a process started, directly or not.
+// descendants returns the processes that a process started, directly or not.
 func descendants(pid int) (all []int) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, list := range lists {

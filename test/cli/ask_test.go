@@ -17,7 +17,7 @@ import (
 	"hutch/internal/hutchtest/messages"
 )
 
-// askBench runs hutch with a model that the test is.
+// askBench runs hutch with a fake model, which the test serves.
 type askBench struct {
 	*testing.T
 	model *messages.Server
@@ -71,7 +71,7 @@ func (b *askBench) file(name, content string) {
 	}
 }
 
-// programs are the answers of the model, by a word of the question.
+// programs returns the model's answer to a question: a program that a word of the question chooses.
 func programs(r messages.Request) messages.Answer {
 	code := "echo no idea; exit 9"
 	for word, is := range map[string]string{
@@ -84,8 +84,8 @@ func programs(r messages.Request) messages.Answer {
 	return messages.Text("```bash\n" + code + "\n```")
 }
 
-// TestAsk: without a server the question is answered here, really in a sandbox; output, errors and the exit code are
-// the program's, and files go nowhere but into the folder.
+// TestAsk: without a server, the command itself answers the question, in a real sandbox. Output, errors and the exit
+// code are those of the program, and files are written only to the folder.
 func TestAsk(t *testing.T) {
 	hutchtest.Driver(t, "native", hutchtest.Dir(t))
 	b := newAskBench(t, programs)
@@ -138,8 +138,8 @@ func TestAsk(t *testing.T) {
 	b.want("", "there is no key for the model", 125, append(local, "x")...)
 }
 
-// TestAskServer: a server that runs is asked, with its key; it keeps the sandboxes of conversations, and has each answer
-// of the model on record.
+// TestAskServer: a running server is asked, and uses its own key of the model. It keeps the sandboxes of conversations,
+// and records each answer of the model.
 func TestAskServer(t *testing.T) {
 	hutchtest.Driver(t, "native", hutchtest.Dir(t))
 	b := newAskBench(t, programs)
@@ -158,7 +158,7 @@ func TestAskServer(t *testing.T) {
 			t.Fatalf("the server does not start: %s", said)
 		}
 	}
-	b.env = append(b.env, "ANTHROPIC_API_KEY=", "ANTHROPIC_BASE_URL=") // the server has them
+	b.env = append(b.env, "ANTHROPIC_API_KEY=", "ANTHROPIC_BASE_URL=") // only the server has them
 	talk := []string{"ask", "-l", "bash", "--conversation", "talk", "remember"}
 	b.want("", "the program wrote seen", 0, talk...)
 	b.want("seen\n", "", 0, talk...)
@@ -183,7 +183,7 @@ func TestAskServer(t *testing.T) {
 	}
 }
 
-// example runs examples/ask against the server that said this.
+// example runs examples/ask against the server that printed said.
 func (b *askBench) example(said string) {
 	b.Helper()
 	token, err := os.ReadFile(datadir.Folder(b.data).Token())

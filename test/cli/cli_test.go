@@ -26,10 +26,10 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"hutch": hutch, "background": background})
 }
 
-// Environment variables of a script for the commands below.
+// Environment variables of a script that the commands of this test read.
 const (
-	varProgram = "HUTCH_TEST_PROGRAM" // what `hutch` is
-	varUser    = "HUTCH_TEST_USER"    // who it runs as
+	varProgram = "HUTCH_TEST_PROGRAM" // the path of the program
+	varUser    = "HUTCH_TEST_USER"    // the user it runs as
 	varPath    = "HUTCH_TEST_PATH"    // PATH without the commands of this test
 )
 
@@ -62,20 +62,20 @@ func become(user string) error {
 	return syscall.Setresuid(uid, uid, uid)
 }
 
-// stage is where scripts run: the programs, as some user.
+// stage has what scripts run with: the programs, and a user.
 type stage struct {
 	dir  string // every user can walk through it
 	user int
 	path string   // PATH outside of scripts
 	on   []string // the runtimes of the scripts that run on each
-	turn int      // of two scripts that run on each, the one that does; 0 for both
+	turn int      // 1 or 2: only every second script runs on each runtime, from the first or the second; 0: all of them
 }
 
 // stranger is a user id that does not exist on any host.
 const stranger = 12345
 
-// TestSessions runs all scripts as root and as an ordinary user. If it is not a full test, the scripts that run on each runtime take
-// turns: one is run on gvisor as root, the next on native as an ordinary user.
+// TestSessions runs all scripts as root and as an ordinary user. Unless the test is full, each script in testdata/each
+// runs only once: the first on gvisor as root, the next on native as an ordinary user, and so on.
 func TestSessions(t *testing.T) {
 	path := os.Getenv("PATH")
 	_, path, _ = strings.Cut(path, string(os.PathListSeparator)) // the first folder has this test's commands
@@ -139,7 +139,7 @@ func (s stage) run(t *testing.T) {
 	}
 }
 
-// runtimes asks the doctor why each runtime does not work; "" means that it does.
+// runtimes returns, for each runtime, why it does not work according to `hutch doctor`; "" means that it works.
 func (s stage) runtimes(t *testing.T) map[string]string {
 	cmd := exec.Command(filepath.Join(s.dir, "bin/hutch"), "doctor", "--json", "--data", s.data(t))
 	cmd.Env = []string{"PATH=" + s.path, "HOME=" + s.home(t)}
@@ -166,7 +166,7 @@ func (s stage) runtimes(t *testing.T) map[string]string {
 	return works
 }
 
-// data creates a new data folder, with a short path, which belongs to the stage's user.
+// data creates a data folder with a short path. The folder belongs to the stage's user.
 func (s stage) data(t testing.TB) string {
 	dir := hutchtest.Dir(t)
 	if err := os.Chown(dir, s.user, s.user); err != nil && s.user != os.Geteuid() {
@@ -175,13 +175,14 @@ func (s stage) data(t testing.TB) string {
 	return dir
 }
 
-// hasNetwork reports whether the stage's user can give sandboxes a network, for which an ordinary user needs /dev/net/tun.
+// hasNetwork reports whether the stage's user can give sandboxes a network. An ordinary user needs /dev/net/tun for
+// that.
 func (s stage) hasNetwork() bool {
 	tun, err := os.Stat("/dev/net/tun")
 	return s.user == 0 || err == nil && tun.Mode().Perm()&0o006 == 0o006
 }
 
-// home is the home folder of the stage's user: ours, or an empty one.
+// home returns the home folder of the stage's user: the one of this process, or an empty one.
 func (s stage) home(t testing.TB) string {
 	if s.user != os.Geteuid() {
 		return s.data(t)
@@ -214,7 +215,7 @@ func (s stage) scripts(t *testing.T, folder, runtime string) {
 			switch name {
 			case "root", "user":
 				return (s.user == 0) == (name == "root"), nil
-			case "network": // that sandboxes can have
+			case "network": // whether sandboxes can have a network
 				return s.hasNetwork(), nil
 			}
 			return false, fmt.Errorf("unknown condition %q", name)
@@ -256,7 +257,7 @@ func (s stage) work(t *testing.T) string {
 	return dir
 }
 
-// TestSessionsGoOn: one of testscript's own commands would end a session early and let it pass.
+// TestSessionsGoOn: no script uses a command of testscript that would end it early and let it pass.
 func TestSessionsGoOn(t *testing.T) {
 	files, err := filepath.Glob("testdata/*/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -104,7 +104,7 @@ func signal(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// command is a command as `exec` would run it.
+// command returns a command as `exec` would run it.
 func command(ts *testscript.TestScript, name string, args ...string) *exec.Cmd {
 	path, err := exec.LookPath(name)
 	ts.Check(err)
@@ -114,7 +114,7 @@ func command(ts *testscript.TestScript, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// environ is the environment of the script, as far as it matters.
+// environ returns those environment variables of the script that matter.
 func environ(ts *testscript.TestScript) []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME", "HUTCH_DATA", "HUTCH_URL", "HUTCH_TOKEN", "SANDBOX_AUTH_TOKEN", "XDG_CONFIG_HOME", "ANTHROPIC_API_KEY", varProgram, varUser, varPath} {
@@ -167,7 +167,7 @@ func (d *daemon) announced(ts *testscript.TestScript) error {
 	return os.WriteFile(ts.MkAbs("try.sh"), []byte(try), 0o644)
 }
 
-// tokenOf returns the token that an announcement names: at the first start the token itself, later a file, or a
+// tokenOf returns the token that an announcement names: the first start prints the token itself, later ones a file or a
 // variable.
 func tokenOf(ts *testscript.TestScript, where string) string {
 	switch {
@@ -179,8 +179,7 @@ func tokenOf(ts *testscript.TestScript, where string) string {
 	return where
 }
 
-// end ends the server as Ctrl-C does. It is not called stop, because testscript has a command stop, which ends the
-// test.
+// end ends the server as Ctrl-C does. The name stop is taken: testscript's own command stop ends the test.
 func end(ts *testscript.TestScript, neg bool, _ []string) {
 	d := ts.Value(serverKey{}).(*daemon)
 	ts.Check(d.cmd.Process.Signal(os.Interrupt))
@@ -202,7 +201,7 @@ func endByDown(ts *testscript.TestScript, neg bool, _ []string) {
 	d.cmd = nil
 }
 
-// nothing is like awaitUnused, and also expects no control group.
+// nothing is like awaitUnused, and also expects that no control group is left.
 func nothing(ts *testscript.TestScript, neg bool, args []string) {
 	awaitUnused(ts, neg, args)
 	for _, runtime := range hutchtest.Runtimes {
@@ -220,7 +219,8 @@ func crash(ts *testscript.TestScript, neg bool, _ []string) {
 	d.cmd = nil
 }
 
-// awaitUnused waits until no process uses the data folder, and no engine's folder is left; `! alone` expects the opposite.
+// awaitUnused waits until no process uses the data folder, and no engine's folder is left. In scripts it is called
+// alone, and expects the opposite after an exclamation mark.
 func awaitUnused(ts *testscript.TestScript, neg bool, _ []string) {
 	data := ts.Getenv("HUTCH_DATA")
 	if neg {
@@ -312,8 +312,8 @@ func clean(env *testscript.Env) {
 	}
 }
 
-// killHolders kills all processes that name a folder, until two looks find none: what a killed server was starting can
-// start more in between.
+// killHolders kills all processes that name a folder, until it finds none twice in a row: a process that a killed
+// server was starting can start more processes in between.
 func killHolders(dir string) {
 	for looks := 0; looks < 2; time.Sleep(100 * time.Millisecond) {
 		pids := holders(dir)
@@ -348,7 +348,7 @@ func ungroup(data string) error {
 
 type spyKey struct{}
 
-// eavesdrop sets HUTCH_URL to a program that is not Hutch, and records the tokens that it gets.
+// eavesdrop sets HUTCH_URL to a program that is not Hutch, and records the tokens that this program receives.
 func eavesdrop(ts *testscript.TestScript, neg bool, _ []string) {
 	spy := ts.Value(spyKey{}).(*hutchtest.Buffer)
 	l := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -359,7 +359,7 @@ func eavesdrop(ts *testscript.TestScript, neg bool, _ []string) {
 	ts.Setenv("HUTCH_URL", l.URL)
 }
 
-// checkHeard compares what the eavesdropper got: nothing, or a header.
+// checkHeard compares what the eavesdropper received with the arguments: nothing, or a header.
 func checkHeard(ts *testscript.TestScript, neg bool, args []string) {
 	got := strings.TrimSpace(ts.Value(spyKey{}).(*hutchtest.Buffer).String())
 	if want := strings.Join(args, " "); got != want && (want != "nothing" || got != "") {

@@ -18,7 +18,7 @@ import (
 
 // overStdio returns `hutch mcp` as a client starts it.
 func overStdio(t *testing.T, runtime string) *exec.Cmd {
-	hutchtest.Driver(t, runtime, hutchtest.Dir(t)) // or skip
+	hutchtest.Driver(t, runtime, hutchtest.Dir(t)) // skips the test where the runtime does not work
 	data := hutchtest.Dir(t)
 	t.Cleanup(func() {
 		if err := leftovers(data); err != nil {
@@ -33,7 +33,7 @@ func overStdio(t *testing.T, runtime string) *exec.Cmd {
 	return cmd
 }
 
-// connect makes the official SDK's client start it.
+// connect makes the official SDK's client start `hutch mcp`.
 func connect(t *testing.T, runtime string) *mcp.ClientSession {
 	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
@@ -112,7 +112,7 @@ func ask(t *testing.T, in io.Writer, answers *bufio.Scanner, request string) jso
 	return nil
 }
 
-// TestClientOverStdio uses it as the official SDK's client does.
+// TestClientOverStdio uses `hutch mcp` with the official SDK's client.
 func TestClientOverStdio(t *testing.T) {
 	for _, runtime := range hutchtest.Runtimes {
 		t.Run(runtime, func(t *testing.T) {

@@ -60,7 +60,7 @@ func TestCodeOverMCP(t *testing.T) {
 // checkFigure draws a figure, which must arrive as an image.
 func checkFigure(t *testing.T, code func(string, ...any) (*mcp.CallToolResult, string)) {
 	t.Helper()
-	// A Python that is first on the PATH may not see Debian's packages.
+	// The first Python on the PATH can be one that does not see Debian's packages.
 	res, text := code("import sys; sys.path.append('/usr/lib/python3/dist-packages')\nimport matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nNone")
 	if strings.Contains(text, "ModuleNotFoundError") {
 		if os.Getenv("CI") != "" {

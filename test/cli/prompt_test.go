@@ -52,7 +52,7 @@ func (p *person) Write(b []byte) (int, error) {
 	return p.seen.Write(b)
 }
 
-// shown is the output of the terminal since the last reset.
+// shown returns the output of the terminal since the last reset.
 func (p *person) shown() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,7 @@ func (p *person) leaves(code int) {
 
 // serve starts a server, and returns the environment of its clients.
 func serve(t *testing.T, runtime string, flags ...string) (env []string) {
-	hutchtest.Driver(t, runtime, hutchtest.Dir(t)) // or skip
+	hutchtest.Driver(t, runtime, hutchtest.Dir(t)) // skips the test where the runtime does not work
 	data, home := hutchtest.Dir(t), hutchtest.Dir(t)
 	env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "HUTCH_DATA=" + data, "TERM=xterm"}
 	cmd := exec.Command(hutchtest.Program(t, "hutch"), "serve", "--listen", "127.0.0.1:0", "--runtime", runtime, "--quiet", "--cold-compilers")
@@ -163,7 +163,8 @@ func TestPromptIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestErrorWithoutColours: an error of code is red at a terminal, unless NO_COLOR or the terminal says otherwise.
+// TestErrorWithoutColours: an error of code is red at a terminal, unless NO_COLOR or the kind of terminal turns colours
+// off.
 func TestErrorWithoutColours(t *testing.T) {
 	env := serve(t, "native")
 	for variable, red := range map[string]bool{"COLORTERM=": true, "NO_COLOR=1": false, "TERM=dumb": false} {
@@ -213,10 +214,10 @@ func TestNoLimitAtATerminal(t *testing.T) {
 	p.leaves(137)
 }
 
-// TestMCPAtATerminal: a person who starts `hutch mcp` learns what it waits for, and can end it.
+// TestMCPAtATerminal: a person who starts `hutch mcp` is shown what it waits for, and can end it.
 func TestMCPAtATerminal(t *testing.T) {
 	t.Parallel()
-	hutchtest.Driver(t, "native", hutchtest.Dir(t)) // or skip
+	hutchtest.Driver(t, "native", hutchtest.Dir(t)) // skips the test where the runtime does not work
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + hutchtest.Dir(t), "HUTCH_DATA=" + hutchtest.Dir(t), "TERM=xterm"}
 	p := startInTerminal(t, env, "mcp", "--runtime", "native")
 	p.wantOutput(`{"mcpServers": {"hutch": {"command": "hutch", "args": ["mcp"]}}}`)
@@ -225,10 +226,11 @@ func TestMCPAtATerminal(t *testing.T) {
 	p.leaves(0)
 }
 
-// TestRequestsAtATerminal: at a terminal a server shows no requests, which would hide its URL, unless it is asked to.
+// TestRequestsAtATerminal: at a terminal, a server shows requests only if it is asked to, because they would hide its
+// URL.
 func TestRequestsAtATerminal(t *testing.T) {
 	t.Parallel()
-	hutchtest.Driver(t, "native", hutchtest.Dir(t)) // or skip
+	hutchtest.Driver(t, "native", hutchtest.Dir(t)) // skips the test where the runtime does not work
 	for _, flag := range []string{"", "--verbose"} {
 		env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + hutchtest.Dir(t), "HUTCH_DATA=" + hutchtest.Dir(t), "TERM=xterm"}
 		p := startInTerminal(t, env, strings.Fields("serve --listen 127.0.0.1:0 --runtime native "+flag)...)

@@ -11,7 +11,7 @@ import (
 )
 
 // TestComputeSDKSuite runs ComputeSDK's tests of providers with its provider for E2B, from the checkout that
-// COMPUTESDK_SUITE names. The packages that the provider uses are those of npm.
+// COMPUTESDK_SUITE names. The packages that the provider uses come from npm.
 func TestComputeSDKSuite(t *testing.T) {
 	checkout := os.Getenv("COMPUTESDK_SUITE")
 	if checkout == "" {
@@ -44,7 +44,8 @@ export default defineConfig({
 	compareWith(t, "computesdk-expected.json", got)
 }
 
-// linkModules makes a folder of links to the packages of others, of which the first comes first.
+// linkModules makes a folder with links to the packages of other folders. If two folders have the same package, the
+// earlier folder wins.
 func linkModules(t *testing.T, dir string, others ...string) {
 	t.Helper()
 	if err := os.Mkdir(dir, 0o755); err != nil {

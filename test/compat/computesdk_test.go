@@ -12,7 +12,7 @@ import (
 // computeSDKChecks is how many checks computesdk_client.mjs has.
 const computeSDKChecks = 16
 
-// TestComputeSDK drives sandboxes with ComputeSDK's provider for E2B, which takes no key that does not begin with e2b_.
+// TestComputeSDK drives sandboxes with ComputeSDK's provider for E2B, which accepts only keys that begin with e2b_.
 func TestComputeSDK(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat(filepath.Join("node_modules", "@computesdk", "e2b")); err != nil {

@@ -9,7 +9,7 @@ import (
 	"hutch/internal/daemon"
 )
 
-// TestConcurrentCommands runs 1,500 commands at the same time by E2B's SDK, in 30 sandboxes. None may fail.
+// TestConcurrentCommands runs 1,500 commands at the same time with E2B's SDK, in 30 sandboxes. No command may fail.
 func TestConcurrentCommands(t *testing.T) {
 	url, token := serveE2BWith(t, func(c *daemon.Config) { c.Sandboxes.Max = 100 })
 	out := runNode(t, "concurrent_client.mjs", append(e2bEnv(url, token), "COMMANDS=1500", "BOXES=30")...)

@@ -26,7 +26,7 @@ try:
     listed = Sandbox.list(query=SandboxQuery(metadata={"a b": "e&f"})).next_items()
     results["listed"] = len(listed) == 1 and listed[0].sandbox_id == sandbox.sandbox_id
     results["measured"] = all(m.mem_total > 0 for m in sandbox.get_metrics())
-    long = sandbox.commands.run("sleep 600", background=True)  # which this client follows
+    long = sandbox.commands.run("sleep 600", background=True)  # the client follows its output
     sandbox.pause()
     results["paused"] = sandbox.get_info().state.value
     again = Sandbox.connect(sandbox.sandbox_id)

@@ -1,4 +1,4 @@
-"""A program of E2B's customers whose sandbox goes out through a proxy."""
+"""A program for E2B whose sandbox reaches the network through a proxy."""
 
 import json
 import os

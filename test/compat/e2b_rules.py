@@ -1,4 +1,4 @@
-"""A program of E2B's customers whose sandbox calls an API with a token that it does not have."""
+"""A program for E2B whose sandbox calls an API with a token that the sandbox itself does not have."""
 
 import json
 import os
@@ -34,7 +34,7 @@ try:
     results["afterPause"] = call()
     sandbox.update_network(with_token("another-token"))
     results["otherToken"] = call()
-    sandbox.update_network({**CLOSED, "rules": results["shown"]})  # as it was read
+    sandbox.update_network({**CLOSED, "rules": results["shown"]})  # the rules as they were read
     results["kept"] = rules()
     sandbox.update_network(CLOSED)
     results["withoutRules"] = call()

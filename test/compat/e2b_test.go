@@ -23,7 +23,7 @@ import (
 	"hutch/internal/image"
 )
 
-// e2bResults are what the programs of E2B's clients print: all that they did gave what it gives there.
+// e2bResults are what the programs of E2B's clients print if every call has the same result as with E2B.
 const e2bResults = `{"running": true, "stdout": "hello\n/home/user\n", "stderr": "oops\n", "exit": 3, "read": "first", "files": ["a.txt"],
 	"code": "21", "kept": "40", "listed": true, "paused": "paused", "kept2": "first", "goesOn": true, "rebooted": true, "rules": true, "killed": true, "gone": true, "measured": true, "volume": "kept\n", "volumes": true, "built": "from the client|user|/home/user|1|ready", "tagged": true, "failed": true}`
 
@@ -46,7 +46,7 @@ func TestE2B(t *testing.T) {
 	})
 }
 
-// e2bEnv is all that names this server to a client of E2B.
+// e2bEnv returns the environment variables that make a client of E2B use this server.
 func e2bEnv(url, token string) []string {
 	return []string{"E2B_API_KEY=" + token, "E2B_API_URL=" + url + "/e2b", "E2B_SANDBOX_URL=" + url, "E2B_DOMAIN=", "E2B_DEBUG="}
 }
@@ -83,7 +83,7 @@ func runNode(t *testing.T, script string, env ...string) string {
 	return string(out)
 }
 
-// loadDebian gives the server a Debian under some names.
+// loadDebian loads a Debian into the server under some names.
 func loadDebian(t *testing.T, url, token string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -91,10 +91,10 @@ func loadDebian(t *testing.T, url, token string, names ...string) {
 	}
 }
 
-// loadImage gives the server an image with one layer, which fill writes.
+// loadImage loads an image with one layer into the server. The function fill writes the layer.
 func loadImage(t *testing.T, url, token, name string, fill func(*tar.Writer) error) {
 	t.Helper()
-	var archive bytes.Buffer // complete before it is sent: a server waits less long for the first byte than this can take
+	var archive bytes.Buffer // made first, because a server does not wait that long for the first byte
 	if err := debian.WriteArchive(&archive, name, fill); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func serveE2B(t *testing.T) (url, token string) {
 	return serveE2BWith(t, func(*daemon.Config) {})
 }
 
-// serveE2BWith does that with another configuration.
+// serveE2BWith is serveE2B with a change of the configuration.
 func serveE2BWith(t *testing.T, change func(*daemon.Config)) (url, token string) {
 	t.Helper()
 	dir := hutchtest.Dir(t)

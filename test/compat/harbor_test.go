@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// harborTrials is how each task of the folder harbor/tasks ends: with a reward, an error, or both.
+// harborTrials has the expected end of each task in the folder harbor/tasks: a reward, an error, or both.
 var harborTrials = map[string]harborTrial{
 	"files":    {Reward: 1},
 	"image":    {Reward: 1},

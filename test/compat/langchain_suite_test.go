@@ -14,8 +14,8 @@ import (
 // TestLangChainSuite runs all of LangChain's standard tests of sandboxes.
 func TestLangChainSuite(t *testing.T) { compareWith(t, "langchain-expected.json", langchain(t)) }
 
-// compareWith fails the test when a test ends otherwise than a list in this folder says, in either direction; with
-// UPDATE=1 it writes the list.
+// compareWith fails if a test of the suite ends differently from what a list in this folder expects, better or worse.
+// With UPDATE=1 it writes the list instead.
 func compareWith(t *testing.T, file string, got map[string]expectation) {
 	t.Helper()
 	want := map[string]expectation{}

@@ -6,10 +6,10 @@ import (
 	"hutch/internal/daemon"
 )
 
-// fewLangChain chooses tests of LangChain's standard ones for every run of the tests; make compat runs all of them.
+// fewLangChain selects the LangChain tests that run every time; make compat runs all of them.
 const fewLangChain = "test_download or test_upload or test_edit_single or test_glob_basic or test_grep_basic or test_read_binary_image or test_aexecute or test_write_new"
 
-// TestLangChain runs some of LangChain's standard tests of sandboxes by the package of E2B.
+// TestLangChain runs some of LangChain's standard tests of sandboxes with E2B's package.
 func TestLangChain(t *testing.T) {
 	t.Parallel()
 	got := langchain(t, "-k", fewLangChain)

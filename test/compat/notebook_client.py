@@ -51,7 +51,7 @@ async def gateway() -> None:
     from jupyter_server.gateway import managers
     from jupyter_server.gateway.gateway_client import GatewayClient
 
-    # The kernel client of this release sends no token, although all else does.
+    # The kernel client of this release is the only part that sends no token.
     connect = functools.partial(websocket.create_connection, header=[f"Authorization: token {TOKEN}"])
     managers.websocket.create_connection = connect
     settings = GatewayClient.instance()

@@ -47,7 +47,7 @@ func serveKernels(t *testing.T) (url, token string) {
 	})
 }
 
-// cells are those of the notebook that the test runs.
+// cells has the cells of the notebook that the test runs.
 var cells = []string{
 	"import os\nwho = input('Who are you? ')\nprint('Hello', who, 'from', os.uname().nodename)",
 	"sales = {'North': 40, 'East': 65, 'South': 90, 'West': 55}\nsum(sales.values())",
@@ -135,13 +135,13 @@ func startLab(t *testing.T, url, token string) string {
 	}
 	t.Cleanup(func() {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		cmd.Wait() // the status says what we know
+		cmd.Wait() // it was killed, so its status is known
 	})
 	awaitServer(t, "http://"+address+"/api")
 	return "http://" + address
 }
 
-// askNothing sets that JupyterLab looks for neither news nor updates.
+// askNothing turns off JupyterLab's checks for news and updates.
 func askNothing(t *testing.T, home string) {
 	t.Helper()
 	file := filepath.Join(home, "config", "lab", "user-settings", "@jupyterlab", "apputils-extension", "notification.jupyterlab-settings")

@@ -56,8 +56,8 @@ type xmlSkipped struct {
 	Type    string `xml:"type,attr"`
 }
 
-// expectation is how a test of a suite ends here, and why, unless it passes.
+// expectation is how a test of a suite ends here, and the reason if it does not pass.
 type expectation struct {
-	Result string `json:"result"` // passed, failed, skipped; in a list also varies, which any result meets
+	Result string `json:"result"` // passed, failed, skipped; a list can also say varies, which allows any result
 	Reason string `json:"reason,omitempty"`
 }

@@ -1,4 +1,4 @@
-// Package compat_test drives the server with the clients of others, at the versions in its lock files.
+// Package compat_test drives the server with the clients of other projects, at the versions in its lock files.
 package compat_test
 
 import (
@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
-// pythonWith returns the Python of the folder venv, which has a module.
+// pythonWith returns the Python of the folder venv, and skips the test if this Python does not have the module.
 func pythonWith(t *testing.T, module string) string {
 	t.Helper()
 	python, err := filepath.Abs(filepath.Join("venv", "bin", "python"))

@@ -1,4 +1,5 @@
-"""An agent of smolagents with executor_type="e2b", and a model that says what this script has. Each check prints a line with its name."""
+"""An agent of smolagents with executor_type="e2b", and a fake model whose answers are in this script. Each check prints
+a line with its name."""
 
 from smolagents import CodeAgent, Model, Tool
 from smolagents.models import ChatMessage

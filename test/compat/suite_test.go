@@ -37,14 +37,14 @@ import (
 
 const (
 	suiteDomain  = "sb.test"
-	suiteAddress = "127.77.0.1" // of its own, as the clients know no other port than 443
+	suiteAddress = "127.77.0.1" // an address of its own, because the clients know only the port 443
 	expectedFile = "e2b-expected.json"
 	page         = "../../docs/compatibility.md"
 )
 
-// TestSuite runs the tests of E2B's JavaScript SDK which need a server, from the checkout that E2B_SUITE names. It fails
-// when one of them ends otherwise than the list of expectations says, in either direction; with UPDATE=1 it writes the
-// list and the table of docs/compatibility.md.
+// TestSuite runs those tests of E2B's JavaScript SDK that need a server, from the checkout that E2B_SUITE names. It
+// fails if a test ends differently from what the list of expectations says, better or worse. With UPDATE=1 it writes
+// the list, and the table in docs/compatibility.md.
 func TestSuite(t *testing.T) {
 	checkout := os.Getenv("E2B_SUITE")
 	if checkout == "" {
@@ -92,8 +92,8 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// loadBase gives the server what the suite begins with, made of the packages of this machine: a Debian under the names of
-// the images that templates are built from, and of it the template base.
+// loadBase loads what the suite needs into the server, made of this machine's packages: a Debian under the names of the
+// images that templates start from, and the template base, which is built from it.
 func loadBase(t *testing.T, url, token, chain string) {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -104,7 +104,7 @@ func loadBase(t *testing.T, url, token, chain string) {
 	c := client.New(url, token)
 	c.HTTP.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: pool, ServerName: "api." + suiteDomain}
 	for _, name := range []string{"e2bdev/base", "ubuntu:22.04"} {
-		var archive bytes.Buffer // made before it is sent: a server does not wait for the first byte as long as this can take
+		var archive bytes.Buffer // made first, because a server does not wait that long for the first byte
 		if err := debian.WriteArchive(&archive, name, fillBase); err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func fillBase(w *tar.Writer) error {
 
 func tail(text string, most int) string { return text[max(0, len(text)-most):] }
 
-// run runs a program. It is not a failure of the program that tests fail.
+// run runs a program that runs tests. Failed tests are not a failure of the program.
 func run(t *testing.T, dir string, env []string, program string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
@@ -158,7 +158,7 @@ func run(t *testing.T, dir string, env []string, program string, args ...string)
 	return string(out)
 }
 
-// certificate makes a certificate for all names of the suite, which is its own authority.
+// certificate makes a self-signed certificate for all names of the suite.
 func certificate(t *testing.T, dir string) (chain, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -187,10 +187,10 @@ func certificate(t *testing.T, dir string) (chain, key string) {
 	return chain, key
 }
 
-// offline are files of the suite, or tests in them, that need no server: they say nothing about one.
+// offline matches files of the suite, or tests in them, that need no server and so prove nothing about one.
 var offline = regexp.MustCompile(`abortSignal|configPropagation|egressProxy|commandHandle|entryInfo|watchHandle|iam|lifecycleRequest|networkTransform|rpcHeaders|urls|handleApiError|http2|inflight|validateApiKey|git/validation|boundOpts|stacktrace|uploadFile|template/utils|fromDockerfile|toDockerfile`)
 
-// results are how the tests ended, by file and name.
+// results returns how the tests ended, by file and name.
 func results(t *testing.T, path, dir string) map[string]expectation {
 	t.Helper()
 	var report struct {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestSWEReXSuite runs SWE-ReX's own tests of execution and of its runtime from the checkout that SWEREX_SUITE names. Only
-// its fixtures are ours, which name this server.
+// TestSWEReXSuite runs SWE-ReX's own tests of execution and of its runtime from the checkout that SWEREX_SUITE names.
+// Only the fixtures are ours: they name this server.
 func TestSWEReXSuite(t *testing.T) {
 	checkout := os.Getenv("SWEREX_SUITE")
 	if checkout == "" {

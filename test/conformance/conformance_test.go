@@ -83,7 +83,7 @@ func serve(t *testing.T) string {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	cmd := exec.Command(program)
-	in, err := cmd.StdinPipe() // it ends with this
+	in, err := cmd.StdinPipe() // the server ends when this is closed
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,19 +41,19 @@ func playwright(t *testing.T, url string, args ...string) {
 	dir := hutchtest.Dir(t)
 	cmd := exec.CommandContext(ctx, "node_modules/.bin/playwright", append([]string{"test"}, append(args, strings.Fields(*only)...)...)...)
 	cmd.Env = append(os.Environ(), "HUTCH_URL="+url, "HUTCH_CONSOLE="+strings.Replace(url, "127.0.0.1", "hutch.localhost", 1), "HUTCH_TOKEN="+server.Token, "HUTCH_PROGRAM="+hutchtest.Program(t, "hutch"), "CHROMIUM="+browser.Program(t), "CONSOLE_OUTPUT="+dir, "TMPDIR="+dir, "HOME="+dir, "NO_COLOR=1")
-	again := "../../bin/tests-run-again" // make test prints what is there
+	again := "../../bin/tests-run-again" // make test prints this file
 	if _, err := os.Stat(again); err == nil {
 		cmd.Env = append(cmd.Env, "CONSOLE_AGAIN="+filepath.Join(again, "console"))
 	}
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it ends its browsers
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // Playwright then ends its browsers
 	cmd.WaitDelay = 30 * time.Second
 	if err := cmd.Run(); err != nil {
 		t.Errorf("the specs: %v", err)
 	}
 }
 
-// serve starts a server with some more flags that ends with the test, and returns its URL.
+// serve starts a server with additional flags, and returns its URL. The server ends with the test.
 func serve(t *testing.T, runtime string, flags ...string) string {
 	t.Helper()
 	hutchtest.Driver(t, runtime, hutchtest.Dir(t)) // skips the test where the runtime does not work

@@ -38,7 +38,7 @@ export const idOf = (token: string) => ids.get(token)
 
 export const test = base.extend<Fixtures>({
   expected: async ({}, use) => { await use([]) },
-  // The sandboxes of a test outlive its page, which would ask for them.
+  // The sandboxes of a test are removed after its page is closed; an open page would ask for removed sandboxes.
   page: async ({ page, expected, makeSandbox, makeToken }, use) => {
     const broken: string[] = []
     watch(page, broken)
@@ -99,7 +99,10 @@ export async function openTerminal(page: Page, id: string): Promise<void> {
   await expect(terminalRows(page)).toContainText(/[$#]/)
 }
 
-/** Signs the browser in by a token, as another tab of it does. Node does not know the name that the browser calls the console by. */
+/**
+ * Signs the browser in with a token, as if in another tab. The request goes to another name of the server, because Node cannot resolve the
+ * name that the browser uses.
+ */
 export async function signInAs(page: Page, token: string): Promise<void> {
   const response = await fetch(`${url}/console/session`, { method: "POST", headers: { Origin: url, "Content-Type": "application/json" }, body: JSON.stringify({ token }) })
   expect(response.status, await response.text()).toBe(200)
@@ -107,7 +110,7 @@ export async function signInAs(page: Page, token: string): Promise<void> {
   await page.context().addCookies([{ name: "hutch_session", value, url: consoleURL, httpOnly: true, sameSite: "Strict" }])
 }
 
-/** Presses a button that removes something, and confirms it. While the dialog is open, nothing else has a role. */
+/** Presses a button that removes something, and confirms it. While the dialog is open, getByRole finds only what is in it. */
 export async function remove(page: Page, button: string): Promise<void> {
   await page.getByRole("button", { name: button }).press("Enter")
   const dialog = page.getByRole("alertdialog")
@@ -120,7 +123,7 @@ export async function remove(page: Page, button: string): Promise<void> {
 export function record(page: Page) {
   const answers: Promise<string>[] = [], sent: string[] = []
   page.on("request", (request) => sent.push(request.postData() ?? ""))
-  page.on("requestfinished", (request: Request) => answers.push(request.response().then((r) => r?.text() ?? "").catch(() => ""))) // the body of a page that is gone is gone
+  page.on("requestfinished", (request: Request) => answers.push(request.response().then((r) => r?.text() ?? "").catch(() => ""))) // the body is lost when its page is gone
   return { answers: () => Promise.all(answers), sentWith: (text: string) => sent.filter((body) => body.includes(text)).length }
 }
 

@@ -22,21 +22,21 @@ import (
 )
 
 const (
-	// apart is set in the process that runs a test in a network of its own.
+	// apart is set in the process that runs a test in its own network.
 	apart = "HUTCH_TEST_APART"
-	// outsideHost is a server at outsideAddress. The interfaces of this machine do not have this address, because sandboxes never
-	// reach theirs.
+	// outsideHost is a server at outsideAddress. No interface of this machine has this address, because sandboxes never
+	// reach the addresses of its interfaces.
 	outsideHost    = "api.example.com"
 	outsideAddress = "203.0.113.10"
 )
 
-// TestHeaderRules runs the specs of header rules with a host that says which header it got.
+// TestHeaderRules runs the specs of header rules with a host that reports which header it received.
 func TestHeaderRules(t *testing.T) {
 	if os.Getenv(apart) == "" {
 		runApart(t)
 		return
 	}
-	t.Setenv("SSL_CERT_FILE", serveOutside(t)) // of the server
+	t.Setenv("SSL_CERT_FILE", serveOutside(t)) // the certificate of outsideHost
 	t.Setenv("HUTCH_OUTSIDE", outsideHost)
 	names := outside.ServeNames(t, func(string) ([]netip.Addr, bool) { return []netip.Addr{netip.MustParseAddr(outsideAddress)}, true })
 	url := serve(t, "native", "--destroy-on-exit", "--dns", names)
@@ -62,8 +62,8 @@ func runApart(t *testing.T) {
 	}
 }
 
-// serveOutside starts the server of outsideHost, and returns the file with its certificate. An answer has the SHA-256 of the header
-// Authorization, because values in answers are masked.
+// serveOutside starts the server of outsideHost, and returns the file with its certificate. An answer contains the
+// SHA-256 of the request's Authorization header; the header itself would be masked.
 func serveOutside(t *testing.T) string {
 	l, err := net.Listen("tcp", outsideAddress+":443")
 	if err != nil {

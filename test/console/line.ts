@@ -1,7 +1,7 @@
 // A connection between the browser and the server that a test can cut: every byte goes through it.
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net"
 
-/** How a line breaks: reset, as when the server or a proxy ends; silent, as when the network is gone and neither side hears of it. */
+/** How a line breaks: reset, as when the server or a proxy ends; silent, as when the network is gone and neither side notices it. */
 export type Break = "reset" | "silent"
 
 export class Line {
@@ -39,7 +39,7 @@ export class Line {
     }
   }
 
-  /** What went silent stays so: such connections are dead. */
+  /** Lets new connections through. Connections that went silent stay dead. */
   restore(): void {
     this.#broken = undefined
   }

@@ -44,7 +44,7 @@ func TestFirstLoad(t *testing.T) {
 	t.Logf("the first load has %d bytes", total)
 }
 
-// The page names no other host and has no script of its own.
+// The page names no other host and has no inline script.
 func TestPageIsAlone(t *testing.T) {
 	index, err := os.ReadFile(filepath.Join(dist, "index.html"))
 	if err != nil {

@@ -32,7 +32,7 @@ func TestPeople(t *testing.T) {
 	}
 }
 
-// freeAddress returns an address that nothing listens at.
+// freeAddress returns an address where nothing listens.
 func freeAddress(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

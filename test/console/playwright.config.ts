@@ -1,6 +1,6 @@
 import { defineConfig } from "@playwright/test"
 
-// console_test.go starts the server and gives its address. Names of tests that have @runtimes run on each runtime.
+// console_test.go starts the server and gives its address. Tests with @runtimes in their name run on each runtime.
 export default defineConfig({
   testDir: "specs",
   outputDir: process.env["CONSOLE_OUTPUT"] ?? "../../bin/console-tests",

@@ -23,7 +23,8 @@ import (
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
-// TestEngine leaves out native unless the test is full: TestPolicy has it with more layers, and TestImage without a pool.
+// TestEngine runs on native only in a full test, because TestPolicy tests native with more layers, and TestImage
+// without a pool.
 func TestEngine(t *testing.T) {
 	runtimes := hutchtest.Runtimes
 	if !hutchtest.Full() {

@@ -31,7 +31,7 @@ func (c copying) Create(ctx context.Context, req hutch.CreateRequest) (hutch.San
 	return c.Service.Create(ctx, req)
 }
 
-// copied creates a snapshot with enough files, from which all sandboxes start.
+// copied creates a snapshot with enough files, and returns a service whose sandboxes all start from it.
 func copied(t *testing.T, svc hutch.Service) hutch.Service {
 	t.Helper()
 	sb, err := svc.Create(t.Context(), hutch.CreateRequest{})

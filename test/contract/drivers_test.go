@@ -18,7 +18,7 @@ import (
 	"hutch/internal/hutchtest/ociimages"
 )
 
-// TestDrivers runs the contract of drivers with instances of an image. The drivers' own tests have it with the host's
+// TestDrivers runs the contract of drivers with instances of an image. The drivers' own tests run it with the host's
 // image, and with images of one program.
 func TestDrivers(t *testing.T) {
 	if !hutchtest.Full() || os.Geteuid() != 0 {
@@ -61,7 +61,7 @@ func TestDrivers(t *testing.T) {
 	}
 }
 
-// kill kills all processes of an instance, which are in its control group.
+// kill kills all processes in the control group of an instance.
 func kill(t *testing.T, dir, id string) {
 	t.Helper()
 	killed := 0

@@ -21,8 +21,8 @@ import (
 
 const contractImage = "localhost/contract:1"
 
-// TestImage runs the contract in sandboxes of an image, which is a Debian of this machine's packages. A full test has it on
-// all runtimes.
+// TestImage runs the contract in sandboxes of an image: a Debian made of this machine's packages. A full test runs it
+// on all runtimes.
 func TestImage(t *testing.T) {
 	images := ociimages.Open(t, contractImage, v1.Config{User: "user", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"}}, writeContractImage)
 	for _, runtime := range oneRuntime() {
@@ -54,7 +54,7 @@ func writeContractImage(w *tar.Writer) error {
 	}
 	const users = "root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1000:user:/home/user:/bin/bash\n"
 	if err == nil {
-		err = w.WriteHeader(&tar.Header{Name: "etc/passwd", Mode: 0o644, Size: int64(len(users))}) // in place of that with root only
+		err = w.WriteHeader(&tar.Header{Name: "etc/passwd", Mode: 0o644, Size: int64(len(users))}) // replaces the one with only root
 	}
 	if err == nil {
 		_, err = io.WriteString(w, users)

@@ -20,7 +20,7 @@ import (
 	"hutch/internal/volume"
 )
 
-// volumeClient is a client of a server with volumes, through all layers.
+// volumeClient returns a client of a server with volumes, through all layers.
 func volumeClient(t *testing.T, runtime string) *client.Client {
 	t.Helper()
 	s, err := volume.Open(filepath.Join(t.TempDir(), "volumes"), volume.Options{})
@@ -114,7 +114,7 @@ func TestVolumes(t *testing.T) {
 				t.Error(err)
 			}
 			asleep(t, c, "one")
-			if _, err := c.Destroy(ctx, "one", false); err != nil { // which does not wake it
+			if _, err := c.Destroy(ctx, "one", false); err != nil { // destroying does not wake it
 				t.Error(err)
 			}
 			if got := kept(); !strings.Contains(got, "second") {

@@ -42,7 +42,7 @@ func deploy(t *testing.T) *deployment {
 	if err := os.Symlink(hutchtest.Program(t, "hutch"), d.program); err != nil {
 		t.Fatal(err)
 	}
-	old := filepath.Join(dir, "root", "old-chat", "files") // from before
+	old := filepath.Join(dir, "root", "old-chat", "files") // a file from before the move
 	if err := os.MkdirAll(old, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func (d *deployment) end(t *testing.T, sig syscall.Signal) {
 	d.cmd = nil
 }
 
-// request makes one, and reads the answer.
+// request sends a request, and reads the answer.
 func (d *deployment) request(t *testing.T, method, path, body string, header ...string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, d.url+path, strings.NewReader(body))
@@ -184,10 +184,11 @@ func (d *deployment) run(t *testing.T, conversation, language, code string) (out
 	return *res.StructuredContent
 }
 
-// TestMoveOver starts the server in place of another one, and makes the requests of that one's clients.
+// TestMoveOver starts the server in place of another server, and sends the requests that the clients of the other one
+// send.
 func TestMoveOver(t *testing.T) {
 	t.Parallel()
-	hutchtest.Driver(t, "gvisor", hutchtest.Dir(t)) // or skip
+	hutchtest.Driver(t, "gvisor", hutchtest.Dir(t)) // skips the test where the runtime does not work
 	d := deploy(t)
 	d.start(t)
 
@@ -200,7 +201,7 @@ func TestMoveOver(t *testing.T) {
 		{"GET", "/mcp/events", "wrong", 401},
 		{"POST", "/mcp", "", 401},
 		{"POST", "/mcp", "wrong", 401},
-		{"GET", "/files/old-chat/notes.txt", token, 403}, // by link only
+		{"GET", "/files/old-chat/notes.txt", token, 403}, // files can be read only by their links
 		{"GET", "/v1/sandboxes", token, 404},
 	} {
 		if status, body := d.request(t, c.method, c.path, "{}", "Authorization", "Bearer "+c.bearer, "Host", "code.example.com"); status != c.status {

@@ -26,10 +26,11 @@ func main() {
 }
 `
 
-// TestRunnerOfDocker: an image that Docker has built on this machine, before or after the start of the server, is a language.
+// TestRunnerOfDocker: an image that Docker builds on this machine, before or after the start of the server, becomes a
+// language of conversations.
 func TestRunnerOfDocker(t *testing.T) {
 	t.Parallel()
-	hutchtest.Driver(t, "gvisor", hutchtest.Dir(t)) // or skip
+	hutchtest.Driver(t, "gvisor", hutchtest.Dir(t)) // skips the test where the runtime does not work
 	host := dockerd.Start(t).Host
 	dockerd.Build(t, host, "runner-other:1", runnerFiles(t, "other"))
 	d := deploy(t)
@@ -58,7 +59,7 @@ func (d *deployment) has(t *testing.T, language string) bool {
 	return strings.Contains(string(d.session(t)("tools/call", `{"name":"sandbox.list_runners","arguments":{}}`)), `"language":"`+language+`"`)
 }
 
-// runnerFiles are the files from which docker build makes a runner for a language.
+// runnerFiles returns the files from which docker build makes a runner for a language.
 func runnerFiles(t *testing.T, language string) map[string][]byte {
 	t.Helper()
 	dir := t.TempDir()

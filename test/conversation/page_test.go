@@ -25,7 +25,7 @@ func TestPage(t *testing.T) {
 	p.Type("#token", "not-"+token)
 	p.Wait("document.querySelector('#status').textContent.includes('not valid')")
 	p.Type("#token", token)
-	p.Wait("[...document.querySelector('#language').options].some(o => o.value === 'perl')") // the page itself does not know it
+	p.Wait("[...document.querySelector('#language').options].some(o => o.value === 'perl')") // perl comes from the server
 	p.Type("#conversation", "with-a-browser")
 	p.Choose("#language", "python")
 	p.Choose("#example", "Write a file")
@@ -50,7 +50,7 @@ func TestPage(t *testing.T) {
 		t.Error("output became part of the page")
 	}
 
-	// After a reload, the page knows the conversation, and the conversation has the file.
+	// After a reload, the page remembers the conversation, and the conversation has the file.
 	p.Navigate(d.url)
 	p.Choose("#language", "bash")
 	p.Type("#code", "ls; exit 3")
@@ -61,7 +61,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// downloaded is the text of a file once it is there.
+// downloaded waits until a file is there, and returns its text.
 func downloaded(t *testing.T, path string) string {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; {

@@ -136,7 +136,8 @@ func play(t *testing.T, name, script string) {
 	}
 }
 
-// python writes the archive of an image with Python under the name of one of a registry, made of this machine's packages.
+// python writes the archive of an image with Python, made of this machine's packages. The image has the name of one
+// from a registry.
 func python(t *testing.T, file string) {
 	t.Helper()
 	ref, err := reference.ParseReference("python:3.12-slim")
@@ -164,7 +165,7 @@ func python(t *testing.T, file string) {
 	}
 }
 
-// goCaches keeps Go's caches where they are, although a page has a home folder of its own.
+// goCaches keeps Go's caches in their folders, although a page has its own home folder.
 func goCaches(t *testing.T) []string {
 	t.Helper()
 	names := []string{"GOPATH", "GOMODCACHE", "GOCACHE"}

@@ -57,7 +57,7 @@ func TestSkill(t *testing.T) {
 	}
 }
 
-// Each script does what it says on a real server, and passes on what failed.
+// Each script does what it describes on a real server, and reports failures.
 func TestSkillScripts(t *testing.T) {
 	hutchtest.Driver(t, "gvisor", hutchtest.Dir(t)) // the default
 	bin, data, dir := hutchtest.Dir(t), hutchtest.Dir(t), hutchtest.Dir(t)
@@ -67,7 +67,7 @@ func TestSkillScripts(t *testing.T) {
 	if out, err := exec.Command("cp", "-r", skill, dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	scripted := "name: scripted\nimage: host\ncommand: eval \"$(cat)\"\n" // does what its prompt says, in the language of bash
+	scripted := "name: scripted\nimage: host\ncommand: eval \"$(cat)\"\n" // runs its prompt as a program of bash
 	if err := os.WriteFile(filepath.Join(dir, "hutch", "scripted.yaml"), []byte(scripted), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,8 @@ var attacks = []attack{
 	{name: "terminal", gives: "words typed into the terminal of who runs the daemon"},
 	{name: "handles", gives: "any file of a disk of which one file is seen"},
 	{name: "processes", gives: "the host's processes", but: map[string]allowances{
-		// Both users have the same id, and the kernel protects the first process of a namespace only from the worst.
+		// The agent and the attack have the same user id, and the kernel protects the first process of a namespace only
+		// from the worst signals.
 		"native, rootless": {
 			"kill the agent": "it ignores what the kernel delivers",
 			"stop the agent": "the kernel delivers none of it",
@@ -105,7 +106,7 @@ var attacks = []attack{
 			"the room on the host's disk":    "how much the disk of the image holds, and has free; no more of it",
 			"the host's memory in numbers":   sentryOnly,
 		},
-		// An ordinary user cannot create device nodes, so the host's are shown.
+		// An ordinary user cannot create device nodes, so sandboxes have the host's.
 		"native, rootless": {"watch a device": "that somebody opens /dev/null"},
 	}},
 	{name: "neighbour", gives: "the sandbox beside this one"},
@@ -143,7 +144,7 @@ func TestAttacksOnCopies(t *testing.T) {
 	f.attacks(t, append(slices.Clone(attacks), attack{name: "layer", gives: "files of the host, or of other copies"}))
 }
 
-// hostile is a snapshot with what an attacker can prepare for its copies.
+// hostile returns a snapshot that has everything that an attacker can prepare for its copies.
 func (f *field) hostile(t *testing.T) string {
 	t.Helper()
 	id := f.sandbox(t, hutch.CreateRequest{})

@@ -33,7 +33,7 @@ type field struct {
 	runtime string
 	svc     hutch.Service
 	records *store.Store
-	dir     string // the engine's own
+	dir     string // the folder of the engine
 	begin   string // the snapshot that sandboxes start from, if any
 	bait    *bait
 }
@@ -196,8 +196,8 @@ type bait struct {
 	key       int // of System V's ipc
 	calls     atomic.Int32
 	programs  map[string]string // checksums
-	disk      uint64            // how large that of the programs is
-	boot      string            // of the machine
+	disk      uint64            // size of the file system that has them
+	boot      string            // the machine's boot id
 }
 
 func newBait(t *testing.T) *bait {

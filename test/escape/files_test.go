@@ -23,13 +23,13 @@ func agentPaths() []string {
 			paths = append(paths, fmt.Sprintf("/proc/%s/fd/%d", process, n))
 		}
 	}
-	for id := 2; id < 40; id++ { // threads, which are in no list
+	for id := 2; id < 40; id++ { // threads, which no list of processes shows
 		paths = append(paths, fmt.Sprintf("/proc/%d/maps", id), fmt.Sprintf("/proc/%d/exe", id))
 	}
 	return paths
 }
 
-// No verb on files reaches the agent's own files through /proc: neither its program, from which other sandboxes are
+// No file operation reaches the agent's own files through /proc: neither its program, from which other sandboxes are
 // started, nor its open files.
 func TestFilesOfTheAgent(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {

@@ -16,8 +16,9 @@ import (
 	"hutch/internal/image"
 )
 
-// TestHostileImage runs a program of an image that was made to break out: it is root's and has the setuid bit, the image
-// has devices of the host, and an environment that speaks to the agent. Its configuration asks for root.
+// TestHostileImage runs a program of an image that was made to break out. The program belongs to root and has the
+// setuid bit. The image has devices of the host and environment variables meant for the agent, and its configuration
+// asks for root.
 func TestHostileImage(t *testing.T) {
 	t.Parallel()
 	for _, runtime := range hutchtest.Runtimes {
@@ -61,7 +62,7 @@ func checkAttack(t *testing.T, runtime, said string) {
 		// One user owns all files, and each sandbox changes only its own copies.
 		may["replace the names"], may["write the names"] = true, true
 	}
-	if canBeRoot(runtime) { // where the image's user is, and these are the sandbox's own files and users
+	if canBeRoot(runtime) { // the image's user is root then, and these are the sandbox's own files and users
 		for _, own := range []string{"root by the setuid bit", "become user 0", "join group 0", "replace the names", "write the names", "give a file to root"} {
 			may[own] = true
 		}

@@ -115,8 +115,8 @@ func TestNothingOutlivesItsEnd(t *testing.T) {
 	})
 }
 
-// The same holds if a program kills the command's first process, through which descendants are found, as soon as it
-// notices that the command is being ended.
+// The same holds if a program notices that the command is being ended, and at once kills the command's first process,
+// through which descendants are found.
 func TestNothingOutlivesItsEndWhenTheRootIsKilled(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		for name, end := range ends {

@@ -9,8 +9,8 @@ import (
 	"hutch"
 )
 
-// changeAgent waits for a process whose program is the agent's, and tries to take the
-// right to execute it from all users, to change its times, and to give it an attribute.
+// changeAgent waits for a process that runs the agent's program. Then it tries to make that program executable for no
+// user, to change its times, and to give it an attribute.
 const changeAgent = `
 import os
 os.write(1, b"ready\n")
@@ -33,8 +33,8 @@ while True:
         seen.add(pid)
 `
 
-// A script whose interpreter is /proc/self/exe makes the agent's program run as the user. It
-// cannot be changed by that, so other sandboxes can start from it.
+// A script whose interpreter is /proc/self/exe makes the agent's program run as the user. The user still cannot change
+// the program, so other sandboxes can start from it.
 func TestProgramOfTheAgentFromInside(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		id := f.sandbox(t, hutch.CreateRequest{})
@@ -61,7 +61,7 @@ func TestProgramOfTheAgentFromInside(t *testing.T) {
 	})
 }
 
-// runScript executes the script until something is said about it.
+// runScript executes the script until said has a report.
 func (f *field) runScript(t *testing.T, id string, said <-chan string) string {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); {
@@ -75,7 +75,8 @@ func (f *field) runScript(t *testing.T, id string, said <-chan string) string {
 	return "nothing"
 }
 
-// greedyPacker stands for each program that could run code in the program that saves files: it notes its capabilities.
+// greedyPacker replaces tar by a script that records its capabilities. It stands for every program that the program
+// that saves files could be made to run.
 const greedyPacker = `
 mkdir -p /workspace/bin
 cat > /workspace/bin/note <<'end'

@@ -16,8 +16,8 @@ import (
 // 28 runs on gVisor and 224 on native.
 const raceTime = 6 * time.Second
 
-// races are requests to the agent during which a program inside replaces whatever the agent creates by links to one
-// of root's folders.
+// races are requests to the agent. During each, a program inside replaces whatever the agent creates by links to one of
+// root's folders.
 var races = map[string]func(f *field, ctx context.Context, id string, n int) error{
 	"source": func(f *field, ctx context.Context, id string, n int) error {
 		_, err := f.svc.Exec(ctx, id, hutch.ExecRequest{Language: "bash", Command: "true", Timeout: 10}, nil)
@@ -51,8 +51,8 @@ var races = map[string]func(f *field, ctx context.Context, id string, n int) err
 	},
 }
 
-// Whatever the agent creates where programs can write, no program can use it to reach root's files: not even one that
-// runs while the agent works, with several concurrent callers.
+// No program can use what the agent creates, where programs can write, to reach root's files. That holds even for a
+// program that runs while the agent works for several callers at once.
 func TestRaceWithTheAgent(t *testing.T) {
 	each(t, func(t *testing.T, f *field) {
 		for name, call := range races {

@@ -16,7 +16,7 @@ import (
 	"hutch/internal/image"
 )
 
-// rootImage is an image whose user is root, with one program that attacks.
+// rootImage returns an image whose user is root, with one program that attacks.
 func rootImage(t *testing.T) image.Root {
 	t.Helper()
 	program, err := drivertest.Probe()
@@ -25,7 +25,7 @@ func rootImage(t *testing.T) image.Root {
 	}
 	root, err := image.FromEROFS(drivertest.WriteImage(t, []drivertest.ImageFile{
 		{Path: "/attack", Mode: 0o755 | fs.ModeSetuid, Content: program},
-		// A caller that runs this would become the agent, if its id were one of the sandbox.
+		// Any caller of this would become the agent, if the agent's id were an id of the sandbox.
 		{Path: "/agents", Mode: 0o755 | fs.ModeSetuid | fs.ModeSetgid, UID: 1<<32 - 2, GID: 1<<32 - 2, Content: program},
 		{Path: "/etc/passwd", Mode: 0o644, Content: []byte("root:x:0:0::/root:/none\nagent:x:4294967294:4294967294::/:/none\n")},
 	}), image.EROFSOptions{User: &image.Account{Home: "/root"}})
@@ -104,7 +104,7 @@ func rootOfAnImage(t *testing.T, runtime string) {
 			}
 			well(t, s.ID)
 			if runtime != "gvisor" {
-				return // a copy has the files only, and takes programs that this image does not have
+				return // a copy has only the files, and needs programs that this image does not have
 			}
 			if forks, err := e.Fork(t.Context(), s.ID, hutch.ForkRequest{Count: 1}); err != nil {
 				t.Errorf("it cannot be copied: %v, %v", err, hutch.AsError(err).Cause)

@@ -11,8 +11,8 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// A program that became root inside gVisor, by a hole that we do not know of, cannot fill the host's disk by the one
-// folder with the socket between daemon and agent.
+// A program that became root inside gVisor, through an unknown hole, cannot fill the host's disk through the one folder
+// that has the socket between daemon and agent.
 func TestRootInsideCannotFillTheHost(t *testing.T) {
 	t.Parallel()
 	f := newField(t, "gvisor")

@@ -18,8 +18,8 @@ import (
 	"hutch/internal/linux/subid"
 )
 
-// TestSharedIDs: sandboxes of a server without root share its subordinate ids, and that leads from none to another one,
-// nor to the server's user. TestSubordinate runs it.
+// TestSharedIDs: sandboxes of a server without root share its subordinate ids. These give no sandbox access to another
+// one, or to the server's user. TestSubordinate runs this test.
 func TestSharedIDs(t *testing.T) { // not in parallel: it looks at all sandboxes of this process
 	if os.Geteuid() == 0 {
 		t.Skip("root gives each sandbox ids of its own")
@@ -79,8 +79,8 @@ func TestSharedIDs(t *testing.T) { // not in parallel: it looks at all sandboxes
 	checkTree(t, root.EROFS, ids)
 }
 
-// checkHostIDs looks at the processes of all sandboxes from outside: none has an id of the server's user, or a group of
-// it, and no command has the agent's id.
+// checkHostIDs looks at the processes of all sandboxes from outside. No process has the id or a group of the server's
+// user, and no command has the agent's id.
 func checkHostIDs(t *testing.T, ids *subid.IDs) {
 	t.Helper()
 	agent := ids.Users.First + subid.Apart(min(ids.Users.Size, ids.Groups.Size))
@@ -110,7 +110,7 @@ func checkHostIDs(t *testing.T, ids *subid.IDs) {
 	}
 }
 
-// descendants are the processes inside sandboxes of this process, with the fields of proc_pid_status(5).
+// descendants returns the processes inside sandboxes of this process, with the fields of proc_pid_status(5).
 func descendants(t *testing.T) map[int]map[string]string {
 	t.Helper()
 	found := map[int]map[string]string{}

@@ -74,8 +74,8 @@ func entriesOf(t *testing.T, s *volume.Store) (list map[string]byte, all string)
 	}
 }
 
-// TestHostileVolume: what programs put into a volume leads nowhere when it is saved, when another sandbox gets it, and
-// when the server reads it.
+// TestHostileVolume: nothing that programs put into a volume leads out of it when it is saved, when another sandbox
+// mounts it, or when the server reads it.
 func TestHostileVolume(t *testing.T) {
 	eachVolume(t, func(t *testing.T, e *engine.Engine, s *volume.Store) {
 		outside := filepath.Join(hutchtest.Dir(t), "outside")
@@ -112,7 +112,7 @@ for name in (b"-rf", b"--to-command=touch evil", b"new\nline", b"\xff\xfe", b"*"
 	})
 }
 
-// TestVolumeFolderIsReplaced: a program replaces the folder of the volume by a link, over and over, during a save. Then the
+// TestVolumeFolderIsReplaced: during a save, a program replaces the folder of the volume by a link, over and over. The
 // save has only files that the program's user can read inside.
 func TestVolumeFolderIsReplaced(t *testing.T) {
 	eachVolume(t, func(t *testing.T, e *engine.Engine, s *volume.Store) {

@@ -22,8 +22,8 @@ import (
 // askItself is what a sandbox runs to reach its own web server.
 const askItself = `python3 -c 'import urllib.request; print(urllib.request.urlopen("http://127.0.0.1:8000/note").read().decode())'`
 
-// TestBackup: a fleet is backed up while its sandboxes run, and continues from the backup in other data folders and another database,
-// with their processes, while the original fleet runs on. Neither touches the other.
+// TestBackup: a fleet is backed up while its sandboxes run. A second fleet continues from the backup with the same
+// processes, in other data folders and another database, while the original fleet runs on. Neither touches the other.
 func TestBackup(t *testing.T) {
 	if os.Geteuid() != 0 {
 		hutchtest.Skip(t, "the nodes of this test need root")
@@ -46,7 +46,7 @@ func TestBackup(t *testing.T) {
 	}
 	secret := strings.Fields(a.must(t, "token", "create", "ci"))[0]
 
-	// The other node first, the one with the database last.
+	// The node with the database is backed up last.
 	dir := hutchtest.Dir(t)
 	files := map[string]string{"a": filepath.Join(dir, "backup-a"), "b": filepath.Join(dir, "backup-b")}
 	type manifest struct {
@@ -119,7 +119,7 @@ func TestBackup(t *testing.T) {
 		}
 		return list[i], true
 	}
-	for _, name := range []string{"b", "c"} { // their data folders are not restored, or not started: the original of the node is not asked
+	for _, name := range []string{"b", "c"} { // b2 has not started, and c was not restored; the original nodes are not asked
 		if sb, ok := listed(a2, ids[name]); !ok || sb.Status != hutch.Failed || !strings.Contains(sb.Reason, "node "+name) {
 			t.Errorf("a sandbox of the node %s: %+v, %v", name, sb, ok)
 		}
@@ -148,7 +148,7 @@ func TestBackup(t *testing.T) {
 		t.Errorf("a sandbox of a removed node: %+v", sb)
 	}
 
-	// The original has all of it, and what came after the backup.
+	// The original fleet has all of it, also what came after the backup.
 	if got := b.sh(t, ids["a"], askItself); got != "later" {
 		t.Errorf("the original says %q", got)
 	}
@@ -160,8 +160,9 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// TestBackupWithBucket: after a restore of one node, a sandbox of a lost node wakes from the bucket, and one that only a
-// lost node has says so. Of the original fleet and the restored one, only one uses the bucket.
+// TestBackupWithBucket: after one node is restored, a sandbox of a lost node wakes from the bucket. A sandbox that only
+// a lost node has fails with an error that names the node. Only one of the two fleets, original or restored, uses the
+// bucket.
 func TestBackupWithBucket(t *testing.T) {
 	bucket := hutchtest.Dir(t)
 	a, b, c := newFleet(t, "--fleet-bucket", bucket)
@@ -171,7 +172,7 @@ func TestBackupWithBucket(t *testing.T) {
 	a.sleeps(t, asleep, "c")
 	file, store := filepath.Join(hutchtest.Dir(t), "backup"), pgtest.New(t)
 	a.must(t, "installation", "backup", file)
-	// Restored beside the original, a fleet may not use its bucket.
+	// A fleet that is restored beside the original must not use its bucket.
 	beside := &node{data: filepath.Join(hutchtest.Dir(t), "beside")}
 	beside.must(t, "installation", "restore", file, "--secret-key", filepath.Join(a.data, "server", "secrets.key"), "--store", pgtest.New(t))
 	if said, err := beside.hutch(t, "serve", "--quiet", "--listen", "127.0.0.1:0", "--runtime", "native", "--fleet-listen", "127.0.0.1:0", "--fleet-bucket", bucket); err == nil || !strings.Contains(err.Error(), "another copy of this fleet") {
@@ -191,7 +192,7 @@ func TestBackupWithBucket(t *testing.T) {
 		a.Destroy(context.Background(), asleep, true)
 		a.end(t, syscall.SIGTERM)
 	})
-	if got := a.shSoon(t, asleep, "cat note"); got != "kept" { // it has taken the bucket over
+	if got := a.shSoon(t, asleep, "cat note"); got != "kept" { // the restored node has taken over the bucket
 		t.Errorf("it says %q", got)
 	}
 	if said, err := b.hutch(t, "serve", "--quiet", "--listen", "127.0.0.1:0", "--runtime", "native", "--fleet-listen", "127.0.0.1:0", "--fleet-bucket", bucket); err == nil || !strings.Contains(err.Error(), "restored from a backup of this one") {
@@ -202,8 +203,9 @@ func TestBackupWithBucket(t *testing.T) {
 	}
 }
 
-// TestBackupOfOneServer: a server whose state is in PostgreSQL is backed up while it runs, and restored after it is lost, with a newer version of
-// Hutch: the backup has the programs that its memory needs. A restore that is killed leaves the database empty, and is repeated.
+// TestBackupOfOneServer: a server with its state in PostgreSQL is backed up while it runs. After it is lost, it is
+// restored with a newer version of Hutch: the backup has the programs that the saved memory needs. A restore that is
+// killed leaves the database empty, and is repeated.
 func TestBackupOfOneServer(t *testing.T) {
 	if os.Geteuid() != 0 {
 		hutchtest.Skip(t, "the server of this test needs root")

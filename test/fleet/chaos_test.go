@@ -42,9 +42,9 @@ const (
 // TestRandomFailures uses a fleet while its nodes are killed, paused and cut off, and compares each answer with what earlier
 // answers promised. A failure can be repeated with the seed that the test prints, as far as the machine does the same again.
 //
-// Without a bucket, a sandbox stays on its node: none is on two nodes, and none is lost whose node comes back. With one,
-// sandboxes also fall asleep, move to other nodes while theirs is away, and wake there with the same files; and the
-// bucket fails too.
+// Without a bucket, a sandbox stays on its node: no sandbox is on two nodes, and no sandbox is lost if its node comes
+// back. With a bucket, sandboxes also fall asleep, move to other nodes while their own is away, and wake there with the
+// same files; and the bucket fails too.
 func TestRandomFailures(t *testing.T) {
 	t.Run("without a bucket", func(t *testing.T) { randomFailures(t, "") })
 	t.Run("with a bucket", func(t *testing.T) { randomFailures(t, hutchtest.Dir(t)) })
@@ -75,14 +75,14 @@ type chaos struct {
 	t        *testing.T
 	seed     uint64
 	bucket   string        // a folder; empty for none
-	database *pgxpool.Pool // by a way that is never cut
+	database *pgxpool.Pool // connected in a way that is never cut
 	nodes    []*breakable
 	boxes    []*modelBox
 
 	bucketBack func() // ends the failure of the bucket, once; nil before the first
 
 	mu      sync.Mutex
-	retired []string // ids of which nothing is known
+	retired []string // ids of sandboxes that may or may not exist
 	first   string   // what the first to write to the sandbox of all clients wrote
 	answers map[string]int
 }
@@ -91,7 +91,7 @@ type chaos struct {
 type breakable struct {
 	*node
 	store, door *pgtest.Link
-	undo        func() // ends the failure; nil without one
+	undo        func() // ends the failure; nil if there is none
 	until       time.Time
 }
 
@@ -105,7 +105,7 @@ type modelBox struct {
 const (
 	absent = "absent"
 	there  = "there"
-	unsure = "unsure" // a call about it was not answered, and may still have its effect: its id is not used again
+	unsure = "unsure" // a call about it was not answered, but can still take effect, so its id is not used again
 )
 
 func newChaos(t *testing.T, seed uint64, bucket string) *chaos {
@@ -152,7 +152,7 @@ func newChaos(t *testing.T, seed uint64, bucket string) *chaos {
 	return c
 }
 
-// warm makes a sandbox on each node: the first of a node makes the image of the host, which takes long.
+// warm makes a sandbox on each node, because a node's first sandbox also makes the image of the host, which takes long.
 func (c *chaos) warm() {
 	c.t.Helper()
 	for i := range c.nodes {
@@ -167,7 +167,8 @@ func (c *chaos) warm() {
 	}
 }
 
-// freeAddress is an address that the kernel gives to no connection of its own accord, so it is still free after a restart.
+// freeAddress returns an address that the kernel gives to no connection of its own accord, so it is still free after a
+// restart.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -206,7 +207,7 @@ func (c *chaos) use(ctx context.Context, client int) {
 	}
 }
 
-// answered counts an answer, and fails the test for one that no failure of a node explains.
+// answered counts an answer. It fails the test for an error that no failure of a node explains.
 func (c *chaos) answered(what string, n *breakable, b *modelBox, err error, fine ...hutch.Kind) {
 	key := what
 	if err != nil {
@@ -216,7 +217,7 @@ func (c *chaos) answered(what string, n *breakable, b *modelBox, err error, fine
 	c.answers[key]++
 	c.mu.Unlock()
 	e, ok := errors.AsType[*hutch.Error](err)
-	if err != nil && (!ok || e.Kind == hutch.Unavailable) { // the network's
+	if err != nil && (!ok || e.Kind == hutch.Unavailable) { // an error of the network
 		time.Sleep(20 * time.Millisecond) // so that a node that refuses at once does not get all calls
 		return
 	}
@@ -251,7 +252,7 @@ func (c *chaos) check(ctx context.Context, n *breakable, b *modelBox) {
 	}
 }
 
-// full is the answer for a sandbox that sleeps while no node has room for it.
+// full returns the kinds of error that are allowed when a sandbox sleeps and no node has room for it.
 func (c *chaos) full() []hutch.Kind {
 	if c.bucket == "" {
 		return nil // nothing sleeps
@@ -293,7 +294,7 @@ func (c *chaos) look(ctx context.Context, n *breakable, b *modelBox) {
 	}
 }
 
-// share lets all clients make the same sandbox. What the first one writes there is what all read.
+// share makes all clients create the same sandbox. All of them read what the first client wrote there.
 func (c *chaos) share(ctx context.Context, n *breakable, client int) {
 	b := &modelBox{id: "shared", state: "of all clients"}
 	_, err := n.Create(ctx, hutch.CreateRequest{ID: b.id, Limits: hutch.Limits{Memory: chaosMemory}})
@@ -317,7 +318,7 @@ func (c *chaos) share(ctx context.Context, n *breakable, client int) {
 	}
 }
 
-// watchPromises checks at every moment what holds in the database at every moment.
+// watchPromises checks, again and again, what must always be true in the database.
 func (c *chaos) watchPromises(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.checkPromises()
@@ -450,7 +451,7 @@ func (c *chaos) moveLeases(by string) {
 	c.database.Exec(context.Background(), "UPDATE fleet_nodes SET lease_until = lease_until + $1::text::interval", by)
 }
 
-// converge checks that after the last failure all nodes say the same, and what was promised.
+// converge checks that, after the last failure, all nodes give the same answers, and that these are what was promised.
 func (c *chaos) converge() {
 	c.t.Helper()
 	for _, b := range c.boxes { // sandboxes that could not be destroyed without the database can be destroyed now
@@ -493,7 +494,7 @@ func (c *chaos) converge() {
 	c.checkDisks()
 }
 
-// seen returns what a node says of a sandbox: that it is absent, or the content of its file.
+// seen returns what a node reports about a sandbox: that it is absent, or the content of its file.
 func (c *chaos) seen(n *breakable, id string) (what string, ok bool) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
@@ -510,7 +511,8 @@ func (c *chaos) seen(n *breakable, id string) (what string, ok bool) {
 	return strings.TrimSpace(string(res.Stdout)), true
 }
 
-// checkDisks checks that what is on the disk of each node is what its records say: nothing is on two nodes, and nothing is left.
+// checkDisks checks that the disk of each node has what the node's records say: no sandbox is on two nodes, and nothing
+// else is left.
 func (c *chaos) checkDisks() {
 	for _, n := range c.nodes {
 		var recorded, found []string
@@ -528,7 +530,7 @@ func (c *chaos) checkDisks() {
 				c.t.Fatal(err)
 			}
 			found = nil
-			for _, dir := range []string{"native", "files", "memory", "arrivals"} { // awake, asleep, or about to be here
+			for _, dir := range []string{"native", "files", "memory", "arrivals"} { // awake, asleep, or arriving
 				entries, err := os.ReadDir(filepath.Join(n.data, "server", dir))
 				if err != nil {
 					c.t.Fatal(err)

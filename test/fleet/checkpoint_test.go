@@ -30,7 +30,7 @@ func (n *node) counted(t *testing.T, id string) int {
 	return i
 }
 
-// newImage returns when the bucket has images that it does not have now, without those that it has now.
+// newImage waits until the bucket has new images, and none of the present ones.
 func newImage(t *testing.T, bucket string) {
 	t.Helper()
 	before := slices.Collect(maps.Keys(objects(t, bucket)))
@@ -40,7 +40,8 @@ func newImage(t *testing.T, bucket string) {
 	})
 }
 
-// TestCheckpoints: what ran on a node that fails continues on another one from its last checkpoint, and is nowhere twice.
+// TestCheckpoints: what ran on a node that fails continues on another node from its last checkpoint, and never exists
+// twice.
 func TestCheckpoints(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -56,7 +57,7 @@ func TestCheckpoints(t *testing.T) {
 	flags := []string{"--runtime", "gvisor", "--quiet=false", "--fleet-bucket", bucket, "--checkpoint-every", "1s"}
 	all := newFleetOn(t, store, map[string][]string{"a": flags, "b": flags, "c": flags})
 	a, b, c := all[0], all[1], all[2]
-	longAway := func() { // as after a minute
+	longAway := func() { // makes c look as if it were away for an hour
 		t.Helper()
 		eventually(t, "c is away", func() bool { return !a.nodes(t)["c"].Alive })
 		if _, err := db.Exec(t.Context(), "UPDATE fleet_nodes SET lease_until = lease_until - interval '1 hour' WHERE id = 'c'"); err != nil {
@@ -86,7 +87,7 @@ func TestCheckpoints(t *testing.T) {
 		newImage(t, bucket)
 		least := b.counted(t, id)
 		newImage(t, bucket)
-		newImage(t, bucket) // the first of them can have been begun before
+		newImage(t, bucket) // the first image can have been begun before
 
 		if len(places()) == 0 {
 			t.Fatal("c has no sandbox")
@@ -159,7 +160,7 @@ func TestIdleCheckpoints(t *testing.T) {
 		eventually(t, "what was used is saved", func() bool { return made(idle) > before })
 		saved, then := made(idle), made(busy)
 		eventually(t, "a sandbox that works is saved again and again", func() bool { return made(busy) >= then+3 })
-		if now := made(idle); now > saved+1 { // one, if it was used while it was saved
+		if now := made(idle); now > saved+1 { // one more, if it was used while it was saved
 			t.Errorf("an idle sandbox was saved %d times more", now-saved)
 		}
 	}

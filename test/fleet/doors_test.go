@@ -141,7 +141,7 @@ func overSSH(t *testing.T, n *node, id string) {
 	}
 }
 
-// overE2B creates a sandbox through one node, so that it is on another, and uses its services through all.
+// overE2B creates a sandbox through one node, so that it is on another node, and uses its services through all nodes.
 func overE2B(t *testing.T, a, b, c *node) {
 	a.must(t, "node", "cordon", "b")
 	a.must(t, "node", "cordon", "c")

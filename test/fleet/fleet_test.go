@@ -1,4 +1,4 @@
-// Package fleet tests several servers that are one: real processes on one machine, with a real PostgreSQL.
+// Package fleet tests several servers that form a fleet: real processes on one machine, with a real PostgreSQL.
 package fleet
 
 import (
@@ -25,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": s3.KeyID, "AWS_SECRET_ACCESS_KEY": s3.Key} { // of the nodes
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": s3.KeyID, "AWS_SECRET_ACCESS_KEY": s3.Key} { // for the nodes
 		if err := os.Setenv(name, value); err != nil {
 			panic(err)
 		}
@@ -35,18 +35,18 @@ func TestMain(m *testing.M) {
 
 const token = server.Token
 
-// node is a `hutch serve` that is one of a fleet.
+// node is a `hutch serve` in a fleet.
 type node struct {
 	*client.Client
 	name, data, url string
 	args            []string
-	alone           bool            // it is a server, and no node of a fleet
+	alone           bool            // it is a single server, not a node of a fleet
 	programs        string          // the folder of its programs, if they are not those under test
 	process         *server.Process // nil if it does not run
 	said            hutchtest.Buffer
 }
 
-// hutchOf runs a command with the data folder of a node.
+// hutch runs a command with the data folder of a node.
 func (n *node) hutch(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.Command(hutchtest.Program(t, "hutch"), append(args, "--data", n.data)...)
@@ -85,7 +85,7 @@ func (n *node) start(t *testing.T) {
 		}
 	}()
 	n.process = server.Run(t, o)
-	if n.process.URL != n.url { // other calls may use the client of an address that stays
+	if n.process.URL != n.url { // other calls may be using the client if the address is the same
 		n.url, n.Client = n.process.URL, n.process.Client
 	}
 }
@@ -174,7 +174,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func placeOn(t *testing.T, from *node, on string) string {
 	t.Helper()
 	eventually(t, from.name+" sees "+on, func() bool { return from.nodes(t)[on].Alive })
-	var elsewhere []string // they stay until the end, so that the others fill up
+	var elsewhere []string // these stay until the end, so that the other nodes fill up
 	defer func() {
 		for _, id := range elsewhere {
 			if _, err := from.Destroy(t.Context(), id, true); err != nil {
@@ -245,7 +245,7 @@ func TestAnyNode(t *testing.T) {
 		return err == nil && strings.Count(seen.String(), "typed") >= 2
 	})
 
-	// A preview, through the node that does not have it; and it ends everywhere when it ends.
+	// A preview, through a node that does not have its sandbox. When it ends, it ends on all nodes.
 	if err := a.WriteFileString(t, id, "/workspace/index.html", "shown"); err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func TestAnyNode(t *testing.T) {
 	if _, err := other.Exec(t.Context(), id, hutch.ExecRequest{Command: "true"}, nil); hutch.KindOf(err) != hutch.NotFound {
 		t.Errorf("another owner's command: %v", err)
 	}
-	// A header of the door is nothing on the public address.
+	// A header for the door between nodes has no effect on the public address.
 	req, err := http.NewRequestWithContext(t.Context(), "GET", b.url+"/v1/sandboxes", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -317,7 +317,7 @@ func TestAnyNode(t *testing.T) {
 	if err := c.Timeline(t.Context(), id, hutch.TimelineQuery{}, func(hutch.TimelineEntry) error { entries++; return nil }); err != nil || entries == 0 {
 		t.Errorf("%d entries of the timeline, %v", entries, err)
 	}
-	// Samples of what a sandbox used are on its node, and can be read on each.
+	// Samples of what a sandbox used are on its node, and can be read through each node.
 	for _, n := range []*node{a, b, c} {
 		eventually(t, "node "+n.name+" returns what the sandbox used", func() bool {
 			past, err := n.StatsHistory(t.Context(), id, hutch.StatsQuery{})
@@ -335,11 +335,12 @@ func (n *node) WriteFileString(t *testing.T, id, path, text string) error {
 	return err
 }
 
-// TestANodeDies: what it held is shown and comes back with it; a node that is removed is refused, and its ids are free.
+// TestANodeDies: the sandboxes of a dead node are still listed, and come back with it. A node that was removed is
+// refused, and its ids are free.
 func TestANodeDies(t *testing.T) {
 	t.Parallel()
 	a, b, c := newFleet(t)
-	// A token is good once.
+	// A token can be used once.
 	once := strings.TrimSpace(a.must(t, "node", "token"))
 	d := &node{name: "d", data: filepath.Join(hutchtest.Dir(t), "d")}
 	d.must(t, "node", "join", a.door(t, "a"), once, "--name", "d")

@@ -11,8 +11,8 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// TestDeletedOwner: what an owner has on other nodes is deleted with it, and its snapshots do not come back with a node that is
-// away, whether the bucket has them or not.
+// TestDeletedOwner: what an owner has on other nodes is deleted with the owner. A node that was away does not bring its
+// snapshots back, whether the bucket has them or not.
 func TestDeletedOwner(t *testing.T) {
 	t.Parallel()
 	bucket := hutchtest.Dir(t)
@@ -73,7 +73,8 @@ func TestDeletedOwner(t *testing.T) {
 	eventually(t, "the bucket has nothing of it", func() bool { return len(objects(t, bucket)) == 0 })
 }
 
-// TestDeletedOwnerWithoutBucket: without a bucket, nothing knows the snapshots of a node that is away, and the deletion says so.
+// TestDeletedOwnerWithoutBucket: without a bucket, the other nodes do not know the snapshots of a node that is away,
+// and the answer to the deletion says so.
 func TestDeletedOwnerWithoutBucket(t *testing.T) {
 	t.Parallel()
 	a, _, c := newFleet(t)

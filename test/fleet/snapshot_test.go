@@ -45,7 +45,7 @@ func (n *node) snapshot(t *testing.T, id, on, name string) hutch.Snapshot {
 	return s
 }
 
-// fromSnapshot makes a sandbox of a snapshot.
+// fromSnapshot makes a sandbox from a snapshot.
 func (n *node) fromSnapshot(t *testing.T, snapshot string) string {
 	t.Helper()
 	sb, err := n.Create(t.Context(), hutch.CreateRequest{Snapshot: snapshot})
@@ -55,7 +55,7 @@ func (n *node) fromSnapshot(t *testing.T, snapshot string) string {
 	return sb.ID
 }
 
-// snapshotFolders are the snapshots on the disk of a node.
+// snapshotFolders returns the folders of snapshots on the disk of a node.
 func snapshotFolders(t *testing.T, n *node) (all []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(n.data, "server", "snapshots"))
@@ -145,7 +145,7 @@ func TestSnapshotOutlivesItsNode(t *testing.T) {
 }
 
 // TestDrainSnapshots: the snapshots of a drained node are in the bucket, and are used, named, compared and deleted from
-// there; one that cannot leave is named.
+// there; a snapshot that cannot leave the node is named.
 func TestDrainSnapshots(t *testing.T) {
 	t.Parallel()
 	bucket := hutchtest.Dir(t)
@@ -179,7 +179,7 @@ func TestDrainSnapshots(t *testing.T) {
 	if got := c.sh(t, c.fromSnapshot(t, later.ID), "cat /workspace/file"); got != "two" {
 		t.Errorf("through c: %q", got)
 	}
-	a.must(t, "node", "drain", "b") // it is on b or c now; another node can take it from both
+	a.must(t, "node", "drain", "b") // the snapshot is on b or c now; another node can take it from either
 	a.must(t, "node", "drain", "c")
 	a.must(t, "node", "uncordon", "b")
 	a.must(t, "node", "uncordon", "c")
@@ -264,7 +264,7 @@ func TestBadSnapshots(t *testing.T) {
 	c.start(t)
 	eventually(t, "c removes its copy", func() bool { return len(snapshotFolders(t, c)) == 0 })
 
-	// Its node is away again, and it is deleted meanwhile: the node that comes back does not bring it back.
+	// A snapshot is deleted while its node is away: the node that comes back does not bring it back.
 	gone := a.snapshot(t, placeOn(t, a, "c"), "c", "gone")
 	c.end(t, syscall.SIGKILL)
 	eventually(t, "c is away", func() bool { return !a.nodes(t)["c"].Alive })
@@ -277,7 +277,7 @@ func TestBadSnapshots(t *testing.T) {
 		t.Error("a snapshot that was deleted is listed")
 	}
 
-	// The same for one that never came to the bucket.
+	// The same for a snapshot that never reached the bucket.
 	putBack := takeBucket(t, bucket)
 	lost, err := a.Snapshot(t.Context(), placeOn(t, a, "c"), hutch.SnapshotRequest{Name: "lost"})
 	if err != nil {

@@ -56,7 +56,7 @@ func (n *node) sh(t *testing.T, id, command string) string {
 	return strings.TrimSpace(string(res.Stdout))
 }
 
-// shSoon is sh, when the node knows that another one is away.
+// shSoon is sh, once the node has noticed that another node is away.
 func (n *node) shSoon(t *testing.T, id, command string) (got string) {
 	t.Helper()
 	eventually(t, n.name+" answers for "+id, func() bool {
@@ -78,7 +78,7 @@ func (n *node) python(t *testing.T, id, code string) string {
 	return strings.TrimSpace(string(res.Stdout))
 }
 
-// copies is how many nodes have something on disk of sandboxes that sleep.
+// copies returns what the nodes have on disk of sandboxes that sleep.
 func copies(t *testing.T, nodes ...*node) (there []string) {
 	t.Helper()
 	for _, n := range nodes {
@@ -95,7 +95,7 @@ func copies(t *testing.T, nodes ...*node) (there []string) {
 	return there
 }
 
-// TestDrain: a node is emptied, and what it had continues elsewhere as if nothing had been.
+// TestDrain: a node is emptied, and what it had continues elsewhere as if nothing had happened.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	t.Run("gvisor", func(t *testing.T) {
@@ -148,7 +148,7 @@ func drained(t *testing.T, a, b, c *node, id string) {
 	if got := c.sh(t, id, "cat /workspace/link; stat -c %a /workspace/file; stat -c %s /workspace/holes"); got != "kept\n600\n104857600" {
 		t.Errorf("its files: %q", got)
 	}
-	// Another node opens the hidden values of its network, or there would be an error.
+	// Another node can decrypt the hidden values of its network; otherwise there would be an error.
 	if state, err := b.Network(t.Context(), id); err != nil || len(state.Network.Headers) != 1 || state.Network.Proxy == nil || state.Unavailable != "" {
 		t.Errorf("its network: %+v %v", state, err)
 	}
@@ -157,7 +157,7 @@ func drained(t *testing.T, a, b, c *node, id string) {
 	}
 }
 
-// TestSleepOnExit: what was awake on a node that ends is used elsewhere at once.
+// TestSleepOnExit: what was awake on a node that ends can be used elsewhere at once.
 func TestSleepOnExit(t *testing.T) {
 	t.Parallel()
 	a, b, c := newFleet(t, "--sleep-on-exit", "--fleet-bucket", hutchtest.Dir(t))
@@ -174,7 +174,8 @@ func TestSleepOnExit(t *testing.T) {
 	eventually(t, "c removes the copy that is old", func() bool { return len(copies(t, c)) == 0 })
 }
 
-// TestTakeOver: what sleeps on a node that dies, or is away for long, is used elsewhere; the node that comes back does not have it.
+// TestTakeOver: what sleeps on a node that dies, or is away for long, can be used elsewhere. When the node comes back,
+// it no longer has it.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	bucket := hutchtest.Dir(t)
@@ -208,7 +209,7 @@ func TestTakeOver(t *testing.T) {
 		t.Errorf("c has the copy that is old")
 	}
 
-	if _, err := b.Destroy(t.Context(), awake, true); err != nil { // so that the next can come to c
+	if _, err := b.Destroy(t.Context(), awake, true); err != nil { // so that the next sandbox fits on c
 		t.Fatal(err)
 	}
 
@@ -232,7 +233,8 @@ func TestTakeOver(t *testing.T) {
 	eventually(t, "c removes the copy that is old", func() bool { return copies(t, c) == nil })
 }
 
-// TestBadBucket: what was changed in the bucket is refused, and a bucket that does not take a sandbox leaves it where it is.
+// TestBadBucket: what was changed in the bucket is refused. If the bucket does not accept a sandbox, it stays where it
+// is.
 func TestBadBucket(t *testing.T) {
 	t.Parallel()
 	bucket := hutchtest.Dir(t)
@@ -279,7 +281,7 @@ func TestBadBucket(t *testing.T) {
 	if _, err := a.Exec(t.Context(), id, hutch.ExecRequest{Command: "true"}, nil); hutch.KindOf(err) != hutch.Unavailable || !strings.Contains(err.Error(), "has lost") {
 		t.Errorf("an image that is gone: %v", err)
 	}
-	if err := os.Mkdir(path, 0o700); err != nil { // which cannot be read
+	if err := os.Mkdir(path, 0o700); err != nil { // a folder cannot be read as an image
 		t.Fatal(err)
 	}
 	if _, err := a.Exec(t.Context(), id, hutch.ExecRequest{Command: "true"}, nil); hutch.KindOf(err) != hutch.Unavailable || !strings.Contains(err.Error(), "could not be fetched") {
@@ -330,7 +332,7 @@ func TestBadBucket(t *testing.T) {
 		t.Error(err)
 	}
 
-	// A bucket that takes nothing: the sandbox stays, with an error that says why.
+	// A bucket that accepts nothing: the sandbox stays, with an error that says why.
 	stays := placeOn(t, a, "b")
 	a.sh(t, stays, "echo here > /workspace/file")
 	putBack := takeBucket(t, bucket)
@@ -366,8 +368,8 @@ func takeBucket(t *testing.T, bucket string) (putBack func()) {
 	return putBack
 }
 
-// TestDamagedWhileAway: a node that returns has its sandbox as before if the bucket's object was damaged meanwhile, although
-// another node tried to take the sandbox over; and writes it to the bucket again.
+// TestDamagedWhileAway: while a node is away, the bucket's object is damaged, and another node tries to take the
+// sandbox over. The node that returns has its sandbox as before, and writes it to the bucket again.
 func TestDamagedWhileAway(t *testing.T) {
 	t.Parallel()
 	bucket := hutchtest.Dir(t)
@@ -423,7 +425,8 @@ func damage(t *testing.T, bucket string) (paths []string) {
 	return paths
 }
 
-// objects are the images in a bucket that is a folder, by their paths. The claim of the fleet is not one, nor are programs.
+// objects returns the images in a bucket that is a folder, by their paths. It leaves out programs and the claim of the
+// fleet.
 func objects(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
@@ -484,8 +487,9 @@ func TestWakeTimes(t *testing.T) {
 	}
 }
 
-// TestKilledWhileItArrives: a node is killed after it has told the database that a sandbox came, and starts again before the
-// database has recorded that. Meanwhile the bucket loses the image. The sandbox is on that node, and on no other.
+// TestKilledWhileItArrives: a node is killed after it has reported to the database that a sandbox arrived, and starts
+// again before the database has committed that. Meanwhile the bucket loses the image. The sandbox is on that node, and
+// on no other.
 func TestKilledWhileItArrives(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -504,7 +508,7 @@ func TestKilledWhileItArrives(t *testing.T) {
 	a.sh(t, id, "echo kept > /workspace/file")
 	a.must(t, "node", "cordon", "c")
 
-	// The commit of the statement that records an arrival waits for a lock of the test, and so does nothing else.
+	// Only the commit of the statement that records an arrival waits for a lock of the test.
 	held, other := pgtest.Connect(t, database), pgtest.Connect(t, database)
 	if _, err := held.Exec(t.Context(), `
 		CREATE FUNCTION hutch.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(19, 19); RETURN NULL; END $$;

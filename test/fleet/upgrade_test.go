@@ -12,7 +12,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// versionOf makes programs that are another version of Hutch for the runtimes: their content differs.
+// versionOf makes programs that the runtimes take for another version of Hutch, because their content differs.
 func versionOf(t *testing.T, difference string) (dir string) {
 	t.Helper()
 	dir = hutchtest.Dir(t)
@@ -48,8 +48,8 @@ func started(t *testing.T, n *node) (id string) {
 	return sb.ID
 }
 
-// TestUpgrade: what an older version of Hutch put to sleep continues with its memory under a newer one, any number of times,
-// and snapshots do, too. The kept programs go when nothing needs them.
+// TestUpgrade: what an older version of Hutch put to sleep continues with its memory under a newer version, any number
+// of times. So do snapshots. The kept programs are removed when nothing needs them.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -121,8 +121,9 @@ func TestUpgrade(t *testing.T) {
 	n.end(t, syscall.SIGTERM)
 }
 
-// TestRollingUpgrade: a sandbox that slept on a node of the older version wakes with its memory on one of the newer, which
-// fetches the programs from the bucket, and the other way round. Programs that were changed in the bucket never run.
+// TestRollingUpgrade: a sandbox that slept on a node of the older version wakes with its memory on a node of the newer
+// version, and the other way round. The node fetches the programs from the bucket. Programs that were changed in the
+// bucket never run.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -25,9 +25,9 @@ import (
 
 var sample = flag.Int("steps", 1, "before how many of the steps of each operation the daemon is killed; 0 is all of them")
 
-// operation is what a daemon does with the sandbox "victim" when it is killed.
+// operation is what a daemon does with the sandbox "victim" at the moment when the daemon is killed.
 type operation struct {
-	sandbox hutch.CreateRequest // what the victim is
+	sandbox hutch.CreateRequest // the request that creates the victim
 	idle    bool                // no counter runs in it
 	before  func(t *testing.T, r room)
 	do      func(t *testing.T, r room)
@@ -40,7 +40,7 @@ type operation struct {
 	blank bool // the operation makes no copy
 }
 
-// state is what there is: sandboxes and snapshots by id.
+// state has the existing sandboxes and snapshots, by id.
 type state struct {
 	sandboxes map[string]hutch.Sandbox
 	snapshots []hutch.Snapshot
@@ -109,7 +109,7 @@ func snapshot(t *testing.T, r room) {
 	must(t, err)
 }
 
-// template is a snapshot that was requested twice, so two copies wait.
+// template makes a snapshot and requests two sandboxes of it, so that two copies wait.
 func template(t *testing.T, r room) {
 	snapshot(t, r)
 	for range 2 {
@@ -150,7 +150,7 @@ func copies(n int) func(*testing.T, room, state, bool) {
 	}
 }
 
-// snapshots expects before or after as the number of snapshots, and after if the operation was confirmed.
+// snapshots expects the number of snapshots to be before or after. If the operation was confirmed, it must be after.
 func snapshots(before, after int) func(*testing.T, room, state, bool) {
 	return func(t *testing.T, r room, is state, said bool) {
 		if got := len(is.snapshots); got != after && (said || got != before) {
@@ -216,7 +216,7 @@ func among(all int) (chosen []int) {
 func killed(t *testing.T, runtime, name string, n int) int {
 	t.Helper()
 	dir := hutchtest.Dir(t)
-	hutchtest.Driver(t, runtime, filepath.Join(dir, runtime)) // or skip
+	hutchtest.Driver(t, runtime, filepath.Join(dir, runtime)) // skips the test where the runtime does not work
 	taken := victim(t, dir, runtime, name, n)
 	_, err := os.Stat(filepath.Join(dir, saidFile))
 	said := err == nil
@@ -243,7 +243,7 @@ func (r room) checkAll(t *testing.T, runtime, name string, said bool) {
 		t.Error("the victim is gone")
 	}
 	for id, v := range is.sandboxes {
-		if name == "destroy" { // its instance may end before its record goes, even while it is checked
+		if name == "destroy" { // its instance can end before its record is removed, even while it is checked
 			if _, err := r.try(t, id, "true"); err != nil {
 				r.until(t, id, hutch.Failed)
 				continue
@@ -309,7 +309,7 @@ const stepEnv, runtimeEnv, dirEnv, saidFile = "HUTCH_TEST_DEED", "HUTCH_TEST_RUN
 func victim(t *testing.T, dir, runtime, name string, n int) int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestVictim$", "-test.v")
-	cmd.Env = append(os.Environ(), stepEnv+"="+name, runtimeEnv+"="+runtime, dirEnv+"="+dir, "TMPDIR="+dir) // it does not tidy up
+	cmd.Env = append(os.Environ(), stepEnv+"="+name, runtimeEnv+"="+runtime, dirEnv+"="+dir, "TMPDIR="+dir) // it leaves temporary files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                                                   // see steps.Kill
 	begin, err := cmd.StdinPipe()
 	must(t, err)
@@ -427,7 +427,7 @@ func (r room) leftovers(t *testing.T, runtime string) (left []string) {
 	return append(left, hutchtest.Groups(filepath.Join(r.dir, runtime))...)
 }
 
-// awaitEmptyTrash waits until the trash is empty, for which no call waits.
+// awaitEmptyTrash waits until the trash is empty. No call of the engine waits for that.
 func (r room) awaitEmptyTrash(t *testing.T) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

@@ -23,7 +23,7 @@ func TestSnapshotsFoundDamaged(t *testing.T) {
 		t.Run(runtime, func(t *testing.T) {
 			t.Parallel()
 			dir := hutchtest.Dir(t)
-			hutchtest.Driver(t, runtime, filepath.Join(dir, runtime)) // or skip
+			hutchtest.Driver(t, runtime, filepath.Join(dir, runtime)) // skips the test where the runtime does not work
 			r := open(t, dir, runtime)
 			_, err := r.Create(t.Context(), hutch.CreateRequest{ID: "parent"})
 			must(t, err)
@@ -68,7 +68,7 @@ func TestSnapshotsFoundDamaged(t *testing.T) {
 	}
 }
 
-// archive is the path of the files in a snapshot.
+// archive returns the path of the files in a snapshot.
 func (r room) archive(t *testing.T, s hutch.Snapshot) string {
 	t.Helper()
 	found, err := filepath.Glob(r.file(s, "files.*"))
@@ -78,12 +78,12 @@ func (r room) archive(t *testing.T, s hutch.Snapshot) string {
 	return found[0]
 }
 
-// On a full disk, sleeping sandboxes stay asleep, and nothing starts that could not be kept; when there is space
+// On a full disk, sleeping sandboxes stay asleep, and no sandbox starts that could not be saved. When there is space
 // again, everything works as before.
 func TestNoRoomAtAll(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t, "256m")
-	hutchtest.Driver(t, "gvisor", filepath.Join(dir, "gvisor")) // or skip
+	hutchtest.Driver(t, "gvisor", filepath.Join(dir, "gvisor")) // skips the test where the runtime does not work
 	r := reopen(t, dir, "gvisor")
 	parent := r.counted(t)
 	snap, err := r.Snapshot(t.Context(), parent, hutch.SnapshotRequest{})

@@ -15,7 +15,7 @@ import (
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	hutchtest.Program(t, "hutch")
-	hutchtest.Driver(t, "gvisor", hutchtest.Dir(t)) // or it is skipped
+	hutchtest.Driver(t, "gvisor", hutchtest.Dir(t)) // skips the test where the runtime does not work
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"hutch/internal/hutchtest/disk"
 )
 
-// smallDisk is a folder on a file system of that size.
+// smallDisk returns a folder on a file system of the given size.
 func smallDisk(t *testing.T, size string) (dir string) {
 	t.Helper()
 	dir = hutchtest.Dir(t)
@@ -26,7 +26,7 @@ func TestFullDiskIsTold(t *testing.T) {
 		t.Run(runtime, func(t *testing.T) {
 			t.Parallel()
 			dir := smallDisk(t, "256m")
-			hutchtest.Driver(t, runtime, filepath.Join(dir, runtime)) // or skip
+			hutchtest.Driver(t, runtime, filepath.Join(dir, runtime)) // skips the test where the runtime does not work
 			r := reopen(t, dir, runtime)
 			sleeper, err := r.Create(t.Context(), hutch.CreateRequest{ID: "sleeper", SleepAfter: 0.5, OnIdle: hutch.IdleStop})
 			must(t, err)

@@ -59,7 +59,7 @@ func newRoom(t *testing.T) room {
 	return r
 }
 
-// sleeper makes a sandbox that sleeps soon, with a counter that has said 1.
+// sleeper makes a sandbox that sleeps soon, with a counter that has answered 1.
 func (r room) sleeper(t *testing.T, req hutch.CreateRequest) (id, process string) {
 	t.Helper()
 	req.SleepAfter = 0.5
@@ -99,8 +99,8 @@ func (r room) try(t *testing.T, id, command string) (string, error) {
 	return strings.TrimSpace(string(res.Stdout) + string(res.Stderr)), err
 }
 
-// until waits for a status, without waking the sandbox. It asks rarely: each check takes a moment of
-// the sandbox, and one that uses a tenth of a core is at work.
+// until waits for a status, without waking the sandbox. It asks rarely: each check uses CPU time in the sandbox, and a
+// sandbox that uses a tenth of a core counts as busy.
 func (r room) until(t *testing.T, id string, want hutch.Status) hutch.Sandbox {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
@@ -361,7 +361,7 @@ func TestLifetimeEndsInSleep(t *testing.T) {
 	}
 }
 
-// When the memory cannot be restored, the files are.
+// When the memory cannot be restored, the files still are.
 func TestMemoryThatFitsNoMore(t *testing.T) {
 	for _, file := range []string{"state", "pages", "pages.meta", "config.json"} {
 		t.Run(file, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// layers is a room on the runtime whose copies share their files.
+// layers returns a room on the runtime whose copies share their files.
 func layers(t *testing.T, sleepAfter time.Duration) room {
 	t.Helper()
 	t.Parallel()
@@ -29,7 +29,7 @@ const (
 	whole = "cd /workspace; sha256sum --quiet -c sum && echo whole"
 )
 
-// forked are three copies of a sandbox with 20 MB.
+// forked returns three copies of a sandbox with 20 MB.
 func (r room) forked(t *testing.T) []hutch.Sandbox {
 	t.Helper()
 	parent, err := r.Create(t.Context(), hutch.CreateRequest{ID: "parent", Limits: spacious})

@@ -92,7 +92,7 @@ func (r room) draw(t *testing.T, id string, servers []string) drawn {
 	return all
 }
 
-// printed is what code prints in the context of its language.
+// printed returns what code prints in the context of its language.
 func (r room) printed(t *testing.T, id, language, code string) string {
 	t.Helper()
 	res, err := r.RunCode(t.Context(), id, hutch.RunRequest{Language: language, Code: code, Timeout: 60}, nil)
@@ -142,7 +142,7 @@ func TestCopiesShareNoRandomNumbers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids := []string{first.ID, forks[0].ID, forks[1].ID, r.copy(t), r.copy(t)} // after two the pool makes more
+	ids := []string{first.ID, forks[0].ID, forks[1].ID, r.copy(t), r.copy(t)} // after two copies the pool makes more
 	waits := func(is func(hutch.PoolKind) bool) {
 		t.Helper()
 		r.pool(t, func(p hutch.PoolState) bool {

@@ -14,7 +14,7 @@ import (
 	"hutch/internal/hutchtest"
 )
 
-// counted is a sandbox with a counter that has said 1.
+// counted makes a sandbox with a counter that has answered 1.
 func (r room) counted(t *testing.T) string {
 	t.Helper()
 	sb, err := r.Create(t.Context(), hutch.CreateRequest{})
@@ -120,7 +120,7 @@ func flip(path string) error {
 func TestSnapshotsOverAnUpgrade(t *testing.T) {
 	t.Parallel()
 	dir := hutchtest.Dir(t)
-	hutchtest.Driver(t, "gvisor", filepath.Join(dir, "gvisor")) // or skip
+	hutchtest.Driver(t, "gvisor", filepath.Join(dir, "gvisor")) // skips the test where the runtime does not work
 	r := open(t, dir, "gvisor")
 	id := r.counted(t)
 	r.run(t, id, "echo kept > /workspace/file")

@@ -78,7 +78,7 @@ func (r room) copy(t *testing.T) string {
 	return sb.ID
 }
 
-// ready waits for that many ready copies, and returns their kind.
+// ready waits for n ready copies, and returns their kind.
 func (r room) ready(t *testing.T, n int) hutch.PoolKind {
 	t.Helper()
 	kinds := r.pool(t, func(p hutch.PoolState) bool { return p.Ready == n }).Kinds

@@ -62,11 +62,12 @@ func TestContinuesWhereNoneFits(t *testing.T) {
 	}
 }
 
-// A new daemon finds the sandbox in such an instance, whatever name the instance has; also if the sandbox sleeps.
+// A new daemon finds a sandbox that continued in an instance from the pool, whatever name the instance has; also if the
+// sandbox sleeps.
 func TestFoundInFormerWaitingInstance(t *testing.T) {
 	t.Parallel()
 	dir := hutchtest.Dir(t)
-	hutchtest.Driver(t, "gvisor", filepath.Join(dir, "gvisor")) // or skip
+	hutchtest.Driver(t, "gvisor", filepath.Join(dir, "gvisor")) // skips the test where the runtime does not work
 	first := open(t, dir, "gvisor", func(o *engine.Options) { o.Pool = engine.Pool{Max: 3, Min: 1} })
 	id, _ := first.sleeper(t, hutch.CreateRequest{})
 	first.until(t, id, hutch.Hibernated)

@@ -1,5 +1,5 @@
-// Package images runs sandboxes whose root file systems are images: of a Debian, made of this machine's packages and
-// pulled from a registry in this process, and of a single static program.
+// Package images runs sandboxes whose root file systems are images. One image is a Debian, made of this machine's
+// packages and pulled from a registry in this process; another one has a single static program.
 package images
 
 import (
@@ -116,7 +116,7 @@ func writeProgram(w *tar.Writer, text string) error {
 	return err
 }
 
-// hello prints who it is and where.
+// hello prints its user, its group and its folder.
 const hello = `package main
 
 import ("fmt"; "os")
@@ -127,7 +127,8 @@ func main() {
 }
 `
 
-// site is a server on port 8080. With an argument it asks the server how it is. On SIGQUIT it leaves a word.
+// site is a server on port 8080. With an argument, it only checks the health of that server. On SIGQUIT, it writes a
+// file.
 const site = `package main
 
 import ("fmt"; "net/http"; "os"; "os/signal"; "syscall")
@@ -151,7 +152,8 @@ func main() {
 }
 `
 
-// shout is a runner: it prints the source that it reads in capitals, and who and where it is, and adds it to a file.
+// shout is a runner. It prints its source in capitals with its user, folder and arguments, and appends the source to a
+// file.
 const shout = `package main
 
 import ("bytes"; "fmt"; "io"; "os")
@@ -174,7 +176,7 @@ func main() {
 type bed struct {
 	*server.Process
 	dir, data, runtime string
-	flags              []string // more of them
+	flags              []string // more flags of `hutch serve`
 }
 
 // newBed starts a server with one runtime and no images. docker.io is the registry of the tests.
@@ -185,8 +187,8 @@ func newBed(t testing.TB, runtime string) *bed {
 	return b
 }
 
-// newDebian starts a server that has the Debian. The first one pulls it and makes its root file system, which takes long; the
-// stores of the others begin with links to its files.
+// newDebian starts a server that has the Debian. The first server pulls it and makes its root file system, which takes
+// long; the stores of the later servers begin with links to its files.
 func newDebian(t *testing.T, runtime string) *bed {
 	t.Helper()
 	b := prepare(t, runtime)
@@ -240,7 +242,7 @@ func linkStore(t *testing.T, from, to string) {
 	}
 }
 
-// prepare describes a server, which ends with the test once it is started.
+// prepare describes a server, but does not start it. Once it is started, it ends with the test.
 func prepare(t testing.TB, runtime string) *bed {
 	t.Helper()
 	for _, program := range []string{"dpkg", "apt-cache", "go"} {
@@ -264,7 +266,7 @@ func prepare(t testing.TB, runtime string) *bed {
 	return b
 }
 
-// start starts the server, after its end once more.
+// start starts the server, or starts it again after it has ended.
 func (b *bed) start(t testing.TB) {
 	t.Helper()
 	b.Process = server.Run(t, server.Options{Data: b.data, Flags: append([]string{"--pool", "0"}, b.flags...)})

@@ -23,7 +23,8 @@ import (
 const sleeper = `exec python3 -c "import asyncio, decimal, json, sqlite3, ssl, time; print('up', flush=True); time.sleep(9999)"`
 
 // BenchmarkShared reports the memory of sandboxes, each with a Python, of one image and of as many images with the same
-// programs. Pages of files that several sandboxes have are shared, and counted in parts. It needs root and control groups:
+// programs. Sandboxes share the pages of files that they have in common; each is counted for its part of them. It needs
+// root and control groups:
 //
 //	go test ./test/images -run '^$' -bench Shared -benchtime 1x
 func BenchmarkShared(b *testing.B) {
@@ -55,7 +56,7 @@ func BenchmarkShared(b *testing.B) {
 	}
 }
 
-// share is a part of the memory of this machine, in KiB.
+// share is an amount of this machine's memory, in KiB.
 type share struct{ all, files int }
 
 var shareLine = regexp.MustCompile(`(?m)^(Pss|Pss_File):\s+(\d+) kB$`)

@@ -18,7 +18,8 @@ import (
 	"hutch/internal/hutchtest/dockerd"
 )
 
-// TestCommit: the files of a sandbox, which may sleep, become an image that sandboxes can have, and that is valid outside.
+// TestCommit: the files of a sandbox, even one that sleeps, become an image that sandboxes can use, and that is valid
+// outside.
 func TestCommit(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
 		sb := b.make(t, python)
@@ -74,8 +75,8 @@ func TestCommit(t *testing.T) {
 	})
 }
 
-// TestCommitWithoutDeletedFiles: what was deleted in a sandbox is not in its image, and what is not the image's is left
-// alone. Of a snapshot, with which no sandbox starts, the image has the written files only.
+// TestCommitWithoutDeletedFiles: the image of a sandbox does not have the files that were deleted in the sandbox.
+// Committing a snapshot starts no sandbox, so the image of a snapshot has only the written files.
 func TestCommitWithoutDeletedFiles(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
 		if !hutchtest.HasRoot(b.runtime) {

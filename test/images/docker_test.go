@@ -21,7 +21,7 @@ func TestDocker(t *testing.T) {
 		"echo $COLOUR $(id -u)":                                     "red 1000",
 		"head -1 /etc/os-release":                                   "PRETTY_NAME",
 		"stat -c '%u %g' /usr/bin":                                  "0 0",
-		"stat -c '%g' /etc/shadow":                                  "42", // owners stay
+		"stat -c '%g' /etc/shadow":                                  "42", // owners are kept
 		"touch /etc/x /usr/x 2>&1 | grep -c -e Read-only -e denied": "2",
 		"find / -xdev -perm /6000 -type f 2>/dev/null | head -1":    "",
 		"ls /.hutch/private 2>&1 | grep -c denied":                  "1",

@@ -50,7 +50,7 @@ func TestDebian(t *testing.T) {
 	})
 }
 
-// TestFiles: the verbs on files, git's absence, and processes work as on the host's image.
+// TestFiles: file operations, a missing git, and processes work as on the host's image.
 func TestFiles(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
 		sb := b.make(t, python)
@@ -114,8 +114,8 @@ func TestState(t *testing.T) {
 	})
 }
 
-// TestStatic: an image with one program and nothing else, neither a shell nor /etc/passwd nor a libc, works. What needs a
-// shell says so.
+// TestStatic: an image with one program and nothing else, neither a shell nor /etc/passwd nor a libc, works. A call
+// that needs a shell fails with an error that says so.
 func TestStatic(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
 		sb := b.make(t, "hello:1")
@@ -142,7 +142,7 @@ func TestStatic(t *testing.T) {
 	})
 }
 
-// cannotExecute runs a program that does not exist, and one of this machine, whose loader the image does not have.
+// cannotExecute runs a program that does not exist, and a program of this machine whose loader the image does not have.
 func (b *bed) cannotExecute(t *testing.T, id string) {
 	t.Helper()
 	program, err := os.ReadFile("/usr/bin/env")
@@ -258,7 +258,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestImageFiles: `--image` takes an archive and the folder of an OCI layout, through a server and without one. The
+// TestImageFiles: `--image` accepts an archive and the folder of an OCI layout, through a server and without one. The
 // server refuses such a name, and says what to do.
 func TestImageFiles(t *testing.T) {
 	b := newBed(t, "native")

@@ -47,7 +47,7 @@ func TestPullOverMCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) { // the client handles notifications beside the answer
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) { // notifications are handled concurrently
 		mu.Lock()
 		got := text.String()
 		mu.Unlock()

@@ -30,7 +30,7 @@ func TestMusl(t *testing.T) {
 
 const muslImage = "musl:1"
 
-// pullMusl gives the server the image.
+// pullMusl makes the server pull the image.
 func (b *bed) pullMusl(t *testing.T) {
 	t.Helper()
 	if missing := musl.Missing(); missing != "" {
@@ -77,7 +77,7 @@ func (b *bed) muslPrograms(t *testing.T, id string) {
 	}
 }
 
-// muslShells: a shell in a terminal is the image's, and what needs bash says so.
+// muslShells: a shell in a terminal is the image's. A call that needs bash fails with an error that says so.
 func (b *bed) muslShells(t *testing.T, id string) {
 	p, err := b.StartProcess(t.Context(), id, hutch.ProcessRequest{Command: hutch.ImageLoginShell, Terminal: &hutch.Size{Columns: 80, Rows: 24}})
 	if err != nil {
@@ -98,7 +98,7 @@ func (b *bed) muslShells(t *testing.T, id string) {
 	}
 }
 
-// muslUsers: commands are root or another user of the image's own list.
+// muslUsers: commands run as root or as another user of the image's own list.
 func (b *bed) muslUsers(t *testing.T) {
 	if !hutchtest.HasRoot(b.runtime) {
 		return
@@ -142,7 +142,7 @@ func (b *bed) muslSleeps(t *testing.T, id string) {
 			t.Errorf("after its sleep it has %q", got)
 		}
 	}
-	if b.runtime == "native" { // has no memory of it
+	if b.runtime == "native" { // native keeps no memory
 		return
 	}
 	if slept.Status != hutch.Hibernated {

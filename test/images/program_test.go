@@ -8,7 +8,8 @@ import (
 	"hutch"
 )
 
-// TestProgramOfAnImage: what an image says of its program holds for the program in a sandbox. The image has no shell.
+// TestProgramOfAnImage: what the configuration of an image says about its program applies to the program in a sandbox.
+// The image has no shell.
 func TestProgramOfAnImage(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
 		sb, err := b.Create(t.Context(), hutch.CreateRequest{Image: "site:1", Limits: hutch.Limits{Memory: 512, Disk: 128}, OnIdle: hutch.IdleStop, SleepAfter: 3600})
@@ -77,7 +78,7 @@ func TestTemplateThatIsHealthy(t *testing.T) {
 	})
 }
 
-// until waits for the status of a sandbox, and uses nothing.
+// until waits for the status of a sandbox, without using the sandbox.
 func (b *bed) until(t *testing.T, id string, want hutch.Status) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {

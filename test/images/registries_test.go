@@ -11,7 +11,7 @@ import (
 	"hutch/client"
 )
 
-// TestRegistriesOfTokens: a token uses only its registries, by whatever call, and the token says which these are.
+// TestRegistriesOfTokens: a token uses only its registries, by whatever call, and its record lists them.
 func TestRegistriesOfTokens(t *testing.T) {
 	b := newBed(t, "native")
 	with := func(name string, registries ...string) *client.Client {

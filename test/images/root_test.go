@@ -21,8 +21,8 @@ func (b *bed) as(t *testing.T, id, user, command string) string {
 	return strings.TrimSpace(string(res.Stdout))
 }
 
-// TestRoot: root of an image is root inside. It gives files away, becomes others, and others become root by a setuid
-// bit; all of that is in copies.
+// TestRoot: root of an image is root inside. It can give files away and become other users, and other users become root
+// by a setuid bit. Copies keep all of that.
 func TestRoot(t *testing.T) { eachWithRoot(t, testRoot) }
 
 // eachWithRoot runs a test on each runtime on which commands of an image can be root.
@@ -73,7 +73,7 @@ func testRoot(t *testing.T, b *bed) {
 	check("from its files")
 }
 
-// TestChangedFilesOfAnImage: files of an image that were changed where they are, and not replaced, are kept as others are.
+// TestChangedFilesOfAnImage: files of an image that were changed in place, and not replaced, are kept like others.
 func TestChangedFilesOfAnImage(t *testing.T) { each(t, testChangedFilesOfAnImage) }
 
 func testChangedFilesOfAnImage(t *testing.T, b *bed) {
@@ -106,8 +106,8 @@ func TestRootless(t *testing.T) {
 	hutchtest.Rootless(t, hutchtest.Pattern("TestCommit$/native|TestRootIsRefused", "TestChangedFilesOfAnImage|TestCommit$|TestRootIsRefused"))
 }
 
-// TestRootIsRefused: without subordinate ids, root and builds are refused with the missing parts; an image of root
-// is the ordinary user's.
+// TestRootIsRefused: without subordinate ids, root and builds are refused, and the error names what is missing. An
+// image of root runs as the ordinary user.
 func TestRootIsRefused(t *testing.T) {
 	t.Parallel()
 	if hutchtest.HasRoot("native") {
@@ -135,7 +135,8 @@ func TestSubordinate(t *testing.T) {
 		"TestRoot$/native|TestFileUser/native|TestChangedFilesOfAnImage/native|TestCommit$/native|TestUsers|TestUnpackedImageIsRemoved"))
 }
 
-// TestRootReadsAll: the API reads and archives the files of all users where the sandbox is root's, and nothing of the agent's.
+// TestRootReadsAll: in a sandbox whose user is root, the API reads and archives the files of all users, and nothing of
+// the agent's.
 func TestRootReadsAll(t *testing.T) {
 	t.Parallel()
 	b := newDebian(t, "gvisor")
@@ -171,8 +172,8 @@ func TestRootReadsAll(t *testing.T) {
 	}
 }
 
-// TestUsers: a command runs as the user that it asks for, by the sandbox's own list of users; so do processes,
-// terminals and contexts, and the files of a sandbox are its user's.
+// TestUsers: a command runs as the user that its request names, from the sandbox's own list of users. So do processes,
+// terminals and contexts, and the files of a sandbox belong to its user.
 func TestUsers(t *testing.T) { eachWithRoot(t, testUsers) }
 
 func testUsers(t *testing.T, b *bed) {
@@ -242,7 +243,7 @@ func TestUsersRefused(t *testing.T) {
 	})
 }
 
-// TestFileUser: work on files is that of the user that it names, with the ids of that user only.
+// TestFileUser: file operations run as the user that their request names, with only the ids of that user.
 func TestFileUser(t *testing.T) { eachWithRoot(t, testFileUser) }
 
 func testFileUser(t *testing.T, b *bed) {
@@ -299,5 +300,5 @@ func testFileUser(t *testing.T, b *bed) {
 	}
 }
 
-// second is the error of a call with another result.
+// second returns the error of a call that also has another result.
 func second[T any](_ T, err error) error { return err }

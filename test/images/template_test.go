@@ -9,12 +9,12 @@ import (
 	"hutch"
 )
 
-// TestTemplate: a template of an image has the image's files and environment, its program runs and is ready, and
-// the interpreter that waits has imported what it should. Later ones come out of the pool.
+// TestTemplate: a template of an image has the image's files and environment, its program runs and is ready, and the
+// interpreter that waits has imported what it should. Later sandboxes come out of the pool.
 func TestTemplate(t *testing.T) {
 	each(t, func(t *testing.T, b *bed) {
 		b.End(t)
-		b.flags = append(b.flags, "--pool", "4") // 3 are always of the host: one is left for a copy
+		b.flags = append(b.flags, "--pool", "4") // 3 are always for the image host, so one is left for a copy
 		b.start(t)
 		snap, err := b.CreateTemplate(t.Context(), hutch.TemplateRequest{
 			Name: "web", Image: python, Limits: hutch.Limits{Memory: 512, Disk: 128},
@@ -49,7 +49,7 @@ func TestTemplate(t *testing.T) {
 	})
 }
 
-// waits waits until a copy of a template is ready in the pool, once there were two creates of it.
+// waits waits until a copy of a template is ready in the pool, if the template was used before.
 func (b *bed) waits(t *testing.T, snapshot string, creates int) error {
 	t.Helper()
 	if creates < 1 {

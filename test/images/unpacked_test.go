@@ -11,8 +11,8 @@ import (
 	"hutch/internal/linux/subid"
 )
 
-// TestUnpackedImageIsRemoved: files that belong to subordinate ids go with their image, and a start of the server
-// removes those that a killed server has left.
+// TestUnpackedImageIsRemoved: files that belong to subordinate ids are removed with their image. When the server
+// starts, it removes those that a killed server has left.
 func TestUnpackedImageIsRemoved(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() == 0 {
@@ -33,7 +33,7 @@ func TestUnpackedImageIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.End(t)
-	for _, dir := range []string{roots + "/.new-killed", temp + "/gone-killed"} { // half given away
+	for _, dir := range []string{roots + "/.new-killed", temp + "/gone-killed"} { // some files have other owners already
 		if err := errors.Join(os.MkdirAll(dir+"/tree/a/b", 0o755), os.WriteFile(dir+"/tree/a/file", nil, 0o600)); err != nil {
 			t.Fatal(err)
 		}

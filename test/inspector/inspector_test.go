@@ -32,7 +32,7 @@ const (
 	exitToolError = 5 // a result marked isError
 )
 
-// inspect runs the Inspector against a server, in one of the two eras.
+// inspect runs the Inspector against a server, in one of the protocol's two eras.
 func inspect(t *testing.T, url, era, bearer string, args ...string) (exit int, output string) {
 	t.Helper()
 	program := filepath.Join("node_modules", ".bin", "mcp-inspector")

@@ -26,10 +26,11 @@ import (
 	"hutch/internal/hutchtest/testimage"
 )
 
-// packages are fewer languages than deploy/Dockerfile has, so that the base image of the tests has all of them.
+// packages replace those of deploy/Dockerfile. They are fewer languages, so that the base image of the tests has all of
+// them.
 const packages = "bash ca-certificates coreutils procps python3 tar"
 
-// token is that of the servers.
+// token is the token of the servers.
 const token = "a-token-that-is-long-enough-for-tests"
 
 // engine is a Docker engine whose Docker Hub has the base images of deploy.
@@ -54,7 +55,7 @@ func newEngine(t *testing.T) *engine {
 	hub := &http.Server{Handler: registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, 0)))}
 	go hub.Serve(l)
 	t.Cleanup(func() { hub.Close() })
-	outside := httptest.NewServer(hub.Handler) // for us
+	outside := httptest.NewServer(hub.Handler) // for this process
 	t.Cleanup(outside.Close)
 	if err := publish(strings.TrimPrefix(outside.URL, "http://")); err != nil {
 		t.Fatal(err)
@@ -62,7 +63,7 @@ func newEngine(t *testing.T) *engine {
 	return e
 }
 
-// tunnel is in place of cloudflared: it prints as JSON what deploy/compose.tunnel.yaml gives it.
+// tunnel replaces cloudflared: it prints as JSON what deploy/compose.tunnel.yaml gives it.
 const tunnel = `#!/usr/bin/python3
 import json, os, signal, sys, urllib.request
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
@@ -137,7 +138,7 @@ func documented(t *testing.T, begin string) string {
 	return found[0]
 }
 
-// get gets a page in the engine's network, which has the host name host, and polls until it is there.
+// get requests a page in the engine's network, with host as the name of the host, until it is there.
 func (e *engine) get(t *testing.T, url, host string) string {
 	t.Helper()
 	web := &http.Client{Transport: &http.Transport{DialContext: e.Dial, DisableKeepAlives: true}}
@@ -167,7 +168,7 @@ func (e *engine) get(t *testing.T, url, host string) string {
 // TestDocker does what docs/install.md says about Docker, with a real engine.
 func TestDocker(t *testing.T) {
 	t.Parallel()
-	hutchtest.Driver(t, "gvisor", hutchtest.Dir(t)) // or skip
+	hutchtest.Driver(t, "gvisor", hutchtest.Dir(t)) // skips the test where the runtime does not work
 	e := newEngine(t)
 	build := strings.TrimSuffix(documented(t, "docker build -f deploy/Dockerfile --build-arg PROGRAMS=built"), " .") + " --build-arg PACKAGES='" + packages + "'"
 	e.docker(t, build+" .")

@@ -134,7 +134,7 @@ func importer(t *testing.T, module, dir string) {
 	}
 }
 
-// TestImportByReplace: docs/go.md, while the repository has no address.
+// TestImportByReplace imports the SDK as docs/go.md says for as long as the repository has no address.
 func TestImportByReplace(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs(root)

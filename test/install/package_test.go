@@ -44,7 +44,7 @@ func only(t *testing.T, pattern string) string {
 	return list[0]
 }
 
-// files lists what is in a folder that is not a folder.
+// files lists everything in a folder except folders.
 func files(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -94,8 +94,8 @@ func TestReleaseForAnotherProcessor(t *testing.T) {
 	}
 }
 
-// checkPrograms: the programs in the archive are static, for the processor, and those that the list of modules names. It
-// returns their folder.
+// checkPrograms: the programs in the archive are static, for the right processor, and the same as in the list of
+// modules. It returns their folder.
 func checkPrograms(t *testing.T, out, arch string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -129,7 +129,7 @@ func checkPrograms(t *testing.T, out, arch string) string {
 	return filepath.Join(dir, "bin")
 }
 
-// checkBill: the list names the modules that each program is made of, and each of them once.
+// checkBill: the list names the modules that each program is made of, each module once.
 func checkBill(t *testing.T, path string) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -179,7 +179,7 @@ func checkDebian(t *testing.T, deb string) {
 		t.Fatal(err)
 	}
 	dpkg := func(args ...string) string {
-		// The images of containers are set up to leave out man pages and documents.
+		// Container images configure dpkg to leave out man pages and documents.
 		return run(t, dir, "dpkg", append([]string{"--root=" + dir, "--log=/dev/null", "--force-script-chrootless", "--path-include=/usr/*"}, args...)...)
 	}
 	installed := func() (list []string) {
@@ -209,7 +209,7 @@ func checkDebian(t *testing.T, deb string) {
 	}
 	run(t, dir, hutch, "config", "check", config)
 
-	// A removal keeps the settings and the data; only a purge takes them.
+	// A removal keeps the settings and the data; only a purge deletes them.
 	data := filepath.Join(dir, "var/lib/hutch/token")
 	if err := os.MkdirAll(filepath.Dir(data), 0o711); err != nil {
 		t.Fatal(err)
@@ -278,7 +278,8 @@ func TestUnit(t *testing.T) {
 	}
 	for line := range strings.Lines(string(text)) {
 		name, _, _ := strings.Cut(line, "=")
-		// Each of these takes namespaces, mounts, setuid programs or compiled code away, or gives each start its own view of mounts.
+		// Each of these settings forbids namespaces, mounts, setuid programs or compiled code, or gives each start its
+		// own view of mounts.
 		for _, bad := range []string{"Protect", "Private", "RestrictNamespaces", "RestrictSUIDSGID", "MemoryDenyWriteExecute", "ReadOnlyPaths", "ReadWritePaths", "InaccessiblePaths", "TemporaryFileSystem", "RootDirectory", "MountFlags", "User"} {
 			if strings.HasPrefix(name, bad) && !strings.HasPrefix(line, "#") {
 				t.Errorf("sandboxes do not work with %s", line)

@@ -14,8 +14,9 @@ import (
 	rbac "k8s.io/api/rbac/v1"
 )
 
-// TestAgentSandboxManifest: the manifest of the controller has no fields but those of its types; its pod has no privilege; its roles allow nothing
-// outside of agent-sandbox but reviews and its own Lease; and its Service has the name and port that clients know.
+// TestAgentSandboxManifest: the manifest of the controller has only the fields of its types; its pod has no privilege;
+// its roles allow nothing outside of agent-sandbox but reviews and its own Lease; and its Service has the name and port
+// that clients know.
 func TestAgentSandboxManifest(t *testing.T) {
 	var pod *core.PodSpec
 	for _, doc := range documents(t, string(read(t, folder+"/agent-sandbox/controller.yaml"))) {

@@ -30,13 +30,13 @@ import (
 )
 
 const (
-	address  = "10.77.0.1" // of the machine, in a network of its own
+	address  = "10.77.0.1" // of the machine, in its own network
 	machine  = "machine-1"
 	patience = 5 * time.Minute
 )
 
-// cluster is a Kubernetes of one machine: its real programs, in namespaces of their own. Services have no addresses that answer, because
-// there is no kube-proxy; pods have.
+// cluster is a Kubernetes on one machine: its real programs, in namespaces of their own. Pods have addresses that
+// answer, but Services do not, because there is no kube-proxy.
 type cluster struct {
 	t        testing.TB
 	dir      string
@@ -79,7 +79,7 @@ func inside(t *testing.T) bool {
 	return false
 }
 
-// removeGroups removes the control groups of pods, which are the machine's.
+// removeGroups removes the control groups of pods, which would stay on the machine.
 func removeGroups() {
 	for _, root := range []string{"kubepods", "kubepods.slice", "k8s.io"} {
 		found, _ := filepath.Glob("/sys/fs/cgroup/*/" + root)
@@ -89,7 +89,7 @@ func removeGroups() {
 	}
 }
 
-// newAPI is a cluster that has no nodes and no controllers: only its API, which may not answer yet.
+// newAPI returns a cluster without nodes and controllers: only its API, which may not answer yet.
 func newAPI(t *testing.T) *cluster {
 	dir, err := os.MkdirTemp("", "c")
 	if err != nil {
@@ -225,7 +225,7 @@ func (c *cluster) showLogs() {
 	}
 }
 
-// certificates makes an authority and what it vouches for.
+// certificates makes a certificate authority, and the certificates that it signs.
 func (c *cluster) certificates() {
 	c.t.Helper()
 	key := c.key("ca")
@@ -313,8 +313,8 @@ evictionHard: {memory.available: 1%%, nodefs.available: 1%%, imagefs.available: 
 `, c.dir))
 }
 
-// images loads the image of pauses, and two versions of Hutch's, whose layers are a base system and the programs. Each program of the second
-// version differs from that of the first, so sandboxes run in another build of gVisor there.
+// images loads the pause image, and two versions of Hutch's image, whose layers are a base system and the programs.
+// Each program of the second version differs from that of the first, so sandboxes there run in another build of gVisor.
 func (c *cluster) images() {
 	c.t.Helper()
 	c.sh(`mkdir -p pause/main && printf 'package main\n\nimport "time"\n\nfunc main() { time.Sleep(1 << 62) }\n' >pause/main/main.go && cd pause/main &&
@@ -339,7 +339,7 @@ func (c *cluster) images() {
 	}
 }
 
-// load loads an image of layers, in Docker's form.
+// load loads an image with these layers, in Docker's form.
 func (c *cluster) load(name string, config map[string]any, layers ...string) {
 	c.t.Helper()
 	f, err := os.Create(c.path("image.tar"))

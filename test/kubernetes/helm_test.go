@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestHelm: Helm makes of the chart what the plain manifests are.
+// TestHelm: Helm renders the chart to the same objects as the plain manifests.
 func TestHelm(t *testing.T) {
 	dir, err := exec.Command("./programs", strings.Fields(os.Getenv("HUTCH_KUBERNETES"))...).Output()
 	if err != nil {

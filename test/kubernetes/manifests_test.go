@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
-// everything turns all that is optional on.
+// everything has the values that turn on every option.
 var everything = values{
 	"ingress": values{"enabled": true, "className": "nginx"}, "monitoring": values{"enabled": true},
 	"seccomp": values{"install": true}, "env": values{"HUTCH_POOL": "8"}, "appArmor": "Unconfined",
@@ -29,7 +29,7 @@ var everything = values{
 	"tolerations": []any{values{"key": "hutch", "operator": "Exists"}},
 }
 
-// kinds are the types of what the chart makes.
+// kinds returns the types of the objects that the chart makes.
 func kinds() map[string]any {
 	return map[string]any{
 		"StatefulSet": &apps.StatefulSet{}, "DaemonSet": &apps.DaemonSet{}, "Service": &core.Service{}, "ServiceAccount": &core.ServiceAccount{},
@@ -131,7 +131,7 @@ func TestUnprivileged(t *testing.T) {
 	}
 }
 
-// TestPods: what every preset needs for sandboxes to outlive their pod, and for a pod to have nothing of the cluster's.
+// TestPods: with every preset, sandboxes outlive their pod, and a pod has access to nothing of the cluster.
 func TestPods(t *testing.T) {
 	for name, preset := range presets(t) {
 		for _, keeps := range []bool{true, false} {
@@ -160,7 +160,8 @@ func TestPods(t *testing.T) {
 			if env["HUTCH_FLEET_JOIN"].Value != "true" || env["HUTCH_SLEEP_ON_EXIT"].Value != "true" {
 				t.Errorf("%s: nodes do not join, or do not put their sandboxes to sleep", name)
 			}
-			// A volume outlives the pod, and with it what the node holds: a node of another volume must not take its place.
+			// If a volume outlives the pod, what the node holds outlives it, too. Then a node with another volume must
+			// not take its place.
 			if _, replaces := env["HUTCH_FLEET_REPLACE"]; replaces == keeps || len(set.Spec.VolumeClaimTemplates) == 1 != keeps {
 				t.Errorf("%s: with volumes %v, a node replaces %v", name, keeps, replaces)
 			}

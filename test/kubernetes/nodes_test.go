@@ -26,7 +26,7 @@ import (
 
 const token = "kubernetes-token-of-no-worth"
 
-// small are nodes for a machine of two cores.
+// small has the values for nodes on a machine of two cores.
 var small = values{
 	"image": "localhost/hutch:1", "imagePullPolicy": "Never", "replicas": 3,
 	"resources":   values{"requests": values{"cpu": "10m", "memory": "64Mi"}, "limits": values{"memory": "2Gi"}},
@@ -133,7 +133,8 @@ func TestCluster(t *testing.T) {
 	r.write(t)
 }
 
-// afterUpgrade: the programs of the second version are others, and what slept before runs in those of the first.
+// afterUpgrade: the second version has different programs, and what slept before runs in the programs of the first
+// version.
 func (c *cluster) afterUpgrade(t *testing.T, r *report, first string, boxes []*box, pods []string) {
 	t.Helper()
 	for _, b := range boxes {
@@ -224,7 +225,7 @@ func (c *cluster) restricted(t *testing.T, r *report) {
 	}
 }
 
-// confined looks at a pod from within: it is what the manifest says.
+// confined checks from inside a pod that it is confined as the manifest says.
 func (c *cluster) confined(t *testing.T, r *report) {
 	t.Helper()
 	status := c.kubectl("exec", "hutch-0", "--", "cat", "/proc/1/status")
@@ -350,12 +351,13 @@ func (c *cluster) counter(t *testing.T, b *box) (runtime, took string) {
 	return sb.Runtime, took
 }
 
-// drain empties the machine: pods are evicted one after the other, and a second one is refused while the first is away.
+// drain empties the machine: pods are evicted one after the other, and the eviction of a second pod is refused while
+// the first is away.
 func (c *cluster) drain(t *testing.T, r *report) {
 	t.Helper()
 	begin := time.Now()
 	c.run("kubectl", "cordon", machine)
-	c.kubectl("delete", "pod", "hutch-2") // it cannot come back while the machine takes no pods
+	c.kubectl("delete", "pod", "hutch-2") // the pod cannot come back while the machine accepts no pods
 	out, err := c.try("kubectl", "drain", machine, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=20s")
 	if err == nil || !strings.Contains(out+err.Error(), "disruption budget") {
 		t.Errorf("a drain with one node away: %s %v", out, err)
@@ -366,7 +368,8 @@ func (c *cluster) drain(t *testing.T, r *report) {
 	r.add(t, "back after `uncordon`", since(begin))
 }
 
-// kill ends a pod without a word. Its node's running sandboxes lose their processes; what slept there is whole.
+// kill ends a pod without warning. The running sandboxes of its node lose their processes; those that slept there are
+// whole.
 func (c *cluster) kill(t *testing.T, r *report, boxes []*box, pods []string) {
 	t.Helper()
 	asleep := boxes[0]

@@ -79,7 +79,7 @@ func TestAgentSandbox(t *testing.T) {
 	r.append(t)
 }
 
-// agentSandboxClient installs the client, before there is no network, and returns its interpreter.
+// agentSandboxClient installs the client while there is still a network, and returns its interpreter.
 func agentSandboxClient(t *testing.T) string {
 	t.Helper()
 	lock := "requirements-agent-sandbox.txt"
@@ -180,7 +180,7 @@ func (a *agentSandbox) try(method, path string, body any) (int, values) {
 	return resp.StatusCode, v
 }
 
-// paths are where the API has the kinds that this test applies.
+// paths has the API's paths of the kinds that this test applies.
 var paths = map[string]string{
 	"Namespace": "/api/v1/namespaces", "ServiceAccount": "/api/v1/namespaces/%s/serviceaccounts", "Service": "/api/v1/namespaces/%s/services",
 	"CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
@@ -275,7 +275,7 @@ func claims(namespace string) string {
 	return "/apis/extensions.agents.x-k8s.io/v1beta1/namespaces/" + namespace + "/sandboxclaims"
 }
 
-// find is the name of a Sandbox of a claim, or of a pool.
+// find returns the name of the Sandbox of a claim, or of a pool.
 func (a *agentSandbox) find(path, claim string) string {
 	a.t.Helper()
 	items, _ := a.call("GET", path, nil)["items"].([]any)
@@ -291,7 +291,7 @@ func (a *agentSandbox) find(path, claim string) string {
 	return ""
 }
 
-// token is one of a service account.
+// token returns a token of a service account.
 func (a *agentSandbox) token(namespace, account string) string {
 	a.t.Helper()
 	v := a.call("POST", "/api/v1/namespaces/"+namespace+"/serviceaccounts/"+account+"/token", values{

@@ -28,8 +28,9 @@ import (
 	"hutch/internal/wire"
 )
 
-// TestPodSandboxes: the driver that makes a pod for each sandbox keeps the contract of drivers, in pods of gVisor and of runc, with no more
-// rights than its role gives it, in a namespace that enforces the Pod Security Standard baseline.
+// TestPodSandboxes runs the contract of drivers with the driver that makes a pod for each sandbox, in pods of gVisor
+// and of runc. The driver has only the rights of its role, in a namespace that enforces the Pod Security Standard
+// baseline.
 func TestPodSandboxes(t *testing.T) {
 	if !inside(t) {
 		return
@@ -52,7 +53,7 @@ func TestPodSandboxes(t *testing.T) {
 	r.append(t)
 }
 
-// create makes a sandbox of a pod.
+// create makes a sandbox that is a pod.
 func (c *cluster) create(t *testing.T, class string, spec driver.Spec) (driver.Instance, *wire.Client) {
 	t.Helper()
 	d, err := kubernetes.New(kubernetes.Options{Dir: hutchtest.Dir(t), Pod: c.template(class)})
@@ -91,8 +92,8 @@ func output(t *testing.T, agent *wire.Client, command string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// podOfAnImage: the cluster pulls an image by the digest that the server has resolved. The image needs no program of Hutch, and the files
-// that a sandbox has over it are there. An image that the cluster cannot have is refused by name.
+// podOfAnImage: the cluster pulls an image by the digest that the server has resolved. The image needs no program of
+// Hutch, and the sandbox also has its own files. If the cluster cannot pull an image, the error names it.
 func (c *cluster) podOfAnImage(t *testing.T, class string) {
 	const name = "registry.example/debian:12"
 	c.load(name, map[string]any{"Env": []string{"PATH=/usr/bin:/bin"}}, filepath.Join(c.programs, "base.tar"))
@@ -141,8 +142,8 @@ func (c *cluster) podOfAnImage(t *testing.T, class string) {
 	}
 }
 
-// memoryLimit: of all programs, only the command that takes all memory is ended, every time, also if it is many small programs. Files and
-// other programs are still there.
+// memoryLimit: only the command that takes all memory is ended, every time, also if it is many small programs. Files
+// and other programs are still there.
 func (c *cluster) memoryLimit(t *testing.T, class string, r *report) {
 	inst, agent := c.create(t, class, driver.Spec{})
 	ended := make(chan error, 1)
@@ -189,7 +190,7 @@ func (c *cluster) memoryLimit(t *testing.T, class string, r *report) {
 	r.add(t, "programs that take all memory, in pods of "+class, "9 of 9 were ended alone")
 }
 
-// seenMemory: programs see their limit, and not that of the pod or the memory of the machine, and how much of it is free.
+// seenMemory: programs see their own memory limit, not the pod's or the machine's memory, and how much of it is free.
 func (c *cluster) seenMemory(t *testing.T, agent *wire.Client) {
 	limit := fmt.Sprint(drivertest.Limits.Memory << 20)
 	for command, want := range map[string]string{
@@ -216,8 +217,9 @@ func (c *cluster) seenMemory(t *testing.T, agent *wire.Client) {
 	c.eventually("it is free again", func() bool { return free() > before-10 })
 }
 
-// outside: programs reach nothing of the pod and of the cluster, whose network enforces no policy here: not its API, another pod, or the
-// machine; and they see no token, no volume of Hutch, and no process of ours that they could change.
+// outside: programs reach nothing of the pod and of the cluster: not its API, another pod, or the machine, although the
+// cluster's network enforces no policy here. They see no token, no volume of Hutch, and no process of ours that they
+// could change.
 func (c *cluster) outside(t *testing.T, class string) {
 	_, agent := c.create(t, class, driver.Spec{})
 	pod := c.run("kubectl", "-n", "hutch-sandboxes", "get", "pod", "-l", "hutch/sandbox=one", "-o", "jsonpath={.items[0].metadata.name}")
@@ -248,7 +250,7 @@ func (c *cluster) outside(t *testing.T, class string) {
 	}
 }
 
-// account makes a service account with the role of its namespace, and returns a kubeconfig with a token of it.
+// account makes a service account with the role of its namespace, and returns a kubeconfig with its token.
 func (c *cluster) account(namespace, name string) string {
 	c.t.Helper()
 	c.run("kubectl", "-n", namespace, "create", "serviceaccount", name)
@@ -296,8 +298,8 @@ func (c *cluster) pods(t *testing.T, class string) drivertest.Config {
 	}
 }
 
-// TestServerOfPods: a server in a pod without any privilege makes sandboxes as pods of gVisor, over the public API: with files, network rules, a
-// pool and a sleep, and finds them again when it is killed.
+// TestServerOfPods: a server in a pod without any privilege makes sandboxes as pods of gVisor, over the public API:
+// with files, network rules, a pool and a sleep, and finds them again after it was killed.
 func TestServerOfPods(t *testing.T) {
 	if !inside(t) {
 		return

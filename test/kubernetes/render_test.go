@@ -27,8 +27,8 @@ var update = flag.Bool("update", false, "write the manifests")
 
 type values = map[string]any
 
-// render renders the chart. Helm's templates are Go's with more functions; the chart uses few of them, and `make test-kubernetes` holds this
-// against Helm itself.
+// render renders the chart. Helm's templates are Go's with more functions; the chart uses few of them, and `make
+// test-kubernetes` compares the result with Helm's own.
 func render(t testing.TB, release, namespace string, over ...values) string {
 	t.Helper()
 	all := readYAML(t, chart+"/values.yaml")
@@ -120,7 +120,7 @@ func indent(n int, text string) string {
 	return pad + strings.ReplaceAll(text, "\n", "\n"+pad)
 }
 
-// documents are the objects of a manifest.
+// documents returns the objects of a manifest.
 func documents(t testing.TB, manifest string) (all []values) {
 	t.Helper()
 	for dec := yaml.NewDecoder(strings.NewReader(manifest)); ; {
@@ -138,7 +138,7 @@ func documents(t testing.TB, manifest string) (all []values) {
 	}
 }
 
-// presets are the values of each preset.
+// presets returns the values of each preset.
 func presets(t testing.TB) map[string]values {
 	t.Helper()
 	all := map[string]values{"unprivileged": {}}

@@ -18,13 +18,14 @@ import (
 
 // This file's name is after nodes_test.go: tests run in the order of their files, and TestCluster truncates REPORT.md.
 
-// builds are the names of the programs of gVisor sandboxes that a node keeps on its volume.
+// builds returns the names of the programs of gVisor sandboxes that a node keeps on its volume.
 func (c *cluster) builds(pod string) []string {
 	c.t.Helper()
 	return strings.Fields(c.kubectl("exec", pod, "--", "sh", "-c", "cd /var/lib/hutch/data/server/builds && ls -d p*c*-*"))
 }
 
-// buildOf is the name of the programs that a sandbox runs in now, as the machine sees them. Only one pod runs it.
+// buildOf returns the programs that a sandbox runs in now, as the machine sees them, and the pod of the sandbox. Only
+// one pod runs it.
 func (c *cluster) buildOf(id string, pods ...string) (build, pod string) {
 	c.t.Helper()
 	for _, p := range pods {
@@ -42,13 +43,14 @@ func (c *cluster) buildOf(id string, pods ...string) (build, pod string) {
 	return build, pod
 }
 
-// short is a build's name for the report.
+// short returns a build's name for the report.
 func short(build string) string { return "`" + build[:min(len(build), 14)] + "`" }
 
-// TestUpgradeThroughBucket: while a rolling upgrade is half done, a sandbox that slept on the old pod wakes on the upgraded one, which has
-// never seen the programs that saved it, and fetches them from the bucket; and the other way round.
+// TestUpgradeThroughBucket: while a rolling upgrade is half done, a sandbox that slept on the old pod wakes on the
+// upgraded one, and the other way round. The upgraded pod has never had the programs that saved the sandbox, and
+// fetches them from the bucket.
 func TestUpgradeThroughBucket(t *testing.T) {
-	s3.Install(t) // before there is no network
+	s3.Install(t) // while there is still a network
 	if !inside(t) {
 		return
 	}
@@ -142,7 +144,7 @@ func TestUpgradeThroughBucket(t *testing.T) {
 	r.append(t)
 }
 
-// objects are the names of what the bucket has.
+// objects returns the names of the objects in the bucket.
 func objects(ctx context.Context, service *s3.Service, containing string) (names []string) {
 	for o := range service.Client.ListObjects(ctx, "hutch", minio.ListObjectsOptions{Recursive: true}) {
 		if strings.Contains(o.Key, containing) {

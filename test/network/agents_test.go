@@ -16,7 +16,7 @@ import (
 	"hutch/internal/hutchtest/messages"
 )
 
-// claudeCode is the program of the npm package in package.json.
+// claudeCode returns the program of the npm package in package.json.
 func claudeCode(t *testing.T) string {
 	t.Helper()
 	arch := map[string]string{"amd64": "x64"}[runtime.GOARCH]
@@ -30,7 +30,7 @@ func claudeCode(t *testing.T) string {
 	return path
 }
 
-// withSecrets is what agents are started with.
+// withSecrets is a service that has the secrets of a vault, as agents need it.
 type withSecrets struct {
 	hutch.Service
 	vault hutch.Secrets
@@ -40,7 +40,7 @@ func (s withSecrets) Secrets(ctx context.Context) ([]hutch.Secret, error) {
 	return s.vault.Secrets(ctx)
 }
 
-// model answers as one that uses a tool for each prompt, and then says so.
+// model answers like a model that uses a tool for each prompt, and then reports that.
 func model(r messages.Request) messages.Answer {
 	command, number := "", 0
 	for _, m := range r.Messages {

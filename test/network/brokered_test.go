@@ -149,7 +149,7 @@ public class C { public static void main(String[] a) throws Exception {
 end
 java C.java`
 
-// TestBrokered: programs use a key that is nowhere inside, through certificates that they trust without
+// TestBrokered: programs use a key that is nowhere in the sandbox, through certificates that they trust without
 // configuration.
 func TestBrokered(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {

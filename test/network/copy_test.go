@@ -12,8 +12,8 @@ import (
 // plain is a name of the world without a secret.
 const plain = "www.example.com"
 
-// connected is a sandbox with every kind of connection: a stream from outside that is under way, a server, and a link
-// to another sandbox's server.
+// connected makes a sandbox with every kind of connection: a stream from outside that is under way, a server, and a
+// link to another sandbox's server.
 func (v *vaulted) connected(t *testing.T, req hutch.CreateRequest) *sandbox {
 	t.Helper()
 	server := v.sandbox(t, hutch.CreateRequest{KeepAlive: true})
@@ -86,8 +86,8 @@ func (s *sandbox) page(t *testing.T, what string) string {
 	return strings.TrimSpace(body)
 }
 
-// TestCopies: a copy reaches what its original can, only by its own connections and with its own log; and it has no
-// address that the outside knows.
+// TestCopies: a copy reaches what its original can, only through its own connections and with its own log. The outside
+// knows no address of the copy.
 func TestCopies(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		v := newWorld(t).vaulted(t, runtime)

@@ -29,8 +29,8 @@ const rulesResults = `{"granted": "granted to api.example.com", "shown": {"api.e
 	"withoutRules": "", "removed": true, "refused": true,
 	"secret": [1, {"team": "billing"}], "listed": true, "filled": "granted to api.example.com", "updated": 2, "afterUpdate": "", "destroyed": [true, false, false], "afterDestroy": true}`
 
-// TestRulesOfE2BClients: programs of E2B's newest clients give a sandbox a token that it does not have, as it is
-// and as a secret.
+// TestRulesOfE2BClients: programs of E2B's newest clients make a sandbox send a token that the sandbox does not have.
+// The program gives the token as a value, and as a secret.
 func TestRulesOfE2BClients(t *testing.T) {
 	t.Parallel()
 	v := newWorld(t).vaulted(t, "gvisor")

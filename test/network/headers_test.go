@@ -8,8 +8,8 @@ import (
 	"hutch"
 )
 
-// TestHeaderRules: requests get headers that are nowhere inside, and hostile programs neither read them nor send them
-// elsewhere.
+// TestHeaderRules: requests get headers that are nowhere in the sandbox. Hostile programs neither read them nor send
+// them elsewhere.
 func TestHeaderRules(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		v := newWorld(t).vaulted(t, runtime)

@@ -103,7 +103,7 @@ func openInstalls(t *testing.T) *images.Images {
 	node, nodePackage := program(t, "node")
 	npm, npmPackage := program(t, "npm")
 	return ociimages.Open(t, installsName, v1.Config{Env: []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}}, func(w *tar.Writer) error {
-		if npmPackage != nodePackage { // it is Debian's own, in many packages
+		if npmPackage != nodePackage { // npm is Debian's own, in many packages
 			return debian.WriteWith(w, append(installTools, nodePackage, npmPackage)...)
 		}
 		dir := filepath.Dir(filepath.Dir(npm)) // npm can have been replaced after its package was installed
@@ -111,7 +111,7 @@ func openInstalls(t *testing.T) *images.Images {
 	})
 }
 
-// debian returns a sandbox of the image, whose commands are those of an ordinary user.
+// debian returns a sandbox of the image. Its commands run as an ordinary user.
 func (w *world) debian(t *testing.T, runtime string, images *images.Images, n hutch.Network) *sandbox {
 	t.Helper()
 	e := w.engine(t, runtime, func(o *engine.Options) { ociimages.Use(o, images) })
@@ -147,7 +147,7 @@ func program(t *testing.T, name string) (path, owner string) {
 	return path, owner
 }
 
-// packageSites are registries with one package each, by the names of their hosts.
+// packageSites returns registries with one package each, by the names of their hosts.
 func packageSites(t *testing.T) map[string]http.Handler {
 	deb, wheel, tarball := debPackage(t), pythonPackage(t), nodePackage(t)
 	serve := func(files map[string][]byte) http.Handler {
@@ -212,7 +212,7 @@ func tarOf(t *testing.T, files ...file) []byte {
 	return b.Bytes()
 }
 
-// debPackage is a package with a setuid program, a file of another user, and a script that gives a folder away.
+// debPackage returns a package with a setuid program, a file of another user, and a script that gives a folder away.
 func debPackage(t *testing.T) []byte {
 	t.Helper()
 	id, err := os.ReadFile("/usr/bin/id")
@@ -239,7 +239,7 @@ func debPackage(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// pythonPackage is a wheel with a command.
+// pythonPackage returns a wheel with a command.
 func pythonPackage(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -263,7 +263,7 @@ func pythonPackage(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// nodePackage is a package of npm with a command.
+// nodePackage returns a package of npm with a command.
 func nodePackage(t *testing.T) []byte {
 	t.Helper()
 	return tarOf(t,

@@ -45,12 +45,12 @@ func TestClients(t *testing.T) {
 	})
 }
 
-// A connection that is not allowed fails quickly, whatever its name.
+// A connection that is not allowed fails quickly, whatever the name of its host.
 func TestAttacks(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		w := newWorld(t)
 		s := w.sandbox(t, w.engine(t, runtime), hutch.Network{Allow: hutch.Rules(allowed, "rebind.example.com")})
-		s.run(t, "curl -sS http://api.example.com/") // from now on its address is known
+		s.run(t, "curl -sS http://api.example.com/") // from now on the sandbox knows its address
 		const curl = "curl -sS -k -m 10 -o /dev/null -w '%{http_code}' "
 		for command, want := range map[string]string{
 			curl + "http://evil.example.net/":                                                    "Could not resolve",

@@ -20,7 +20,7 @@ import (
 	"hutch/internal/linux/tun"
 )
 
-const proxyAddress = address + ":1080" // of proxy.example.com, as every name of the world
+const proxyAddress = address + ":1080" // of proxy.example.com; all names of the world have the same IP address
 
 // proxy puts a SOCKS5 server into the world.
 func (w *world) proxy(t *testing.T) *socks.Server {
@@ -36,7 +36,7 @@ func (w *world) proxy(t *testing.T) *socks.Server {
 	return s
 }
 
-// TestProxy: what a sandbox sends goes through its proxy, of which it sees nothing, and in no other way.
+// TestProxy: all that a sandbox sends goes through its proxy. The sandbox sees nothing of the proxy.
 func TestProxy(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		w := newWorld(t)
@@ -85,7 +85,7 @@ func TestProxy(t *testing.T) {
 	})
 }
 
-// TestMicrosocks: the proxy is a real one, which connects to a real address.
+// TestMicrosocks uses a real proxy, which connects to a real address.
 func TestMicrosocks(t *testing.T) {
 	program, err := exec.LookPath("microsocks")
 	if err != nil {
@@ -154,7 +154,7 @@ func startMicrosocks(t *testing.T, program string) string {
 	}
 }
 
-// ownAddress is an address of this machine that is not loopback.
+// ownAddress returns an address of this machine that is not loopback.
 func ownAddress(t *testing.T) netip.Addr {
 	t.Helper()
 	addrs, err := net.InterfaceAddrs()

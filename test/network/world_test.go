@@ -107,7 +107,7 @@ func stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// wheel is a package of Python's with nothing in it.
+// wheel returns an empty package of Python's.
 func wheel(t *testing.T) []byte {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
@@ -127,7 +127,7 @@ func wheel(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// repository is a folder with a repository that any HTTP server can serve.
+// repository returns a folder with a repository that any HTTP server can serve.
 func repository(t *testing.T) string {
 	dir := t.TempDir()
 	git := func(args ...string) {
@@ -148,7 +148,8 @@ func (w *world) certify(t *testing.T) (cert tls.Certificate) {
 	return cert
 }
 
-// serveNames answers for every name, so it is the gateway that must not ask.
+// serveNames answers for every name. So a name that is not allowed stays unknown only if the gateway does not ask for
+// it.
 func (w *world) serveNames(t *testing.T) {
 	w.dns = outside.ServeNames(t, func(name string) ([]netip.Addr, bool) {
 		w.mu.Lock()
@@ -179,7 +180,7 @@ func (w *world) resolver() *egress.Resolver {
 	})
 }
 
-// engine is one whose sandboxes live in this world.
+// engine returns an engine whose sandboxes live in this world.
 func (w *world) engine(t *testing.T, runtime string, change ...func(*engine.Options)) *engine.Engine {
 	resolver := w.resolver()
 	return hutchtest.Engine(t, runtime, func(o *engine.Options) {
@@ -192,7 +193,7 @@ func (w *world) engine(t *testing.T, runtime string, change ...func(*engine.Opti
 	})
 }
 
-// sandbox is one with a network.
+// sandbox is a sandbox with a network.
 type sandbox struct {
 	*world
 	engine *engine.Engine

@@ -127,7 +127,7 @@ func (b *bed) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", b.daemon.Listener.Addr().String())
 }
 
-// web is a client of previews that follows no redirects.
+// web returns a client of previews that follows no redirects.
 func (b *bed) web(t testing.TB) *http.Client {
 	transport := &http.Transport{DialContext: b.dial, DisableCompression: true, MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)

@@ -9,7 +9,7 @@ import (
 	"hutch/internal/hutchtest/browser"
 )
 
-// stage is a daemon with two sandboxes whose previews a browser looks at.
+// stage returns a daemon with two sandboxes. A browser looks at their previews.
 func stage(t *testing.T) (b *bed, one, two hutch.Port) {
 	b = open(t, "native", nil)
 	ports := map[string]*hutch.Port{"one": &one, "two": &two}

@@ -30,7 +30,7 @@ var grpcServer = sync.OnceValues(func() ([]byte, error) { return build("./testda
 
 const grpcPort = 50051
 
-// grpcBox is a sandbox with the server of gRPC.
+// grpcBox makes a sandbox with the server of gRPC.
 func (b *bed) grpcBox(t *testing.T) string {
 	t.Helper()
 	program, err := grpcServer()
@@ -49,7 +49,7 @@ func (b *bed) grpcBox(t *testing.T) string {
 	return id
 }
 
-// calls is a gRPC client of a preview, as any program uses it.
+// calls returns a gRPC client of a preview, as any program would use it.
 func (b *bed) calls(t *testing.T, p hutch.Port, opts ...grpc.DialOption) testpb.TestServiceClient {
 	t.Helper()
 	_, target, _ := strings.Cut(p.URL, "://")
@@ -176,7 +176,7 @@ func deadline(t *testing.T, c testpb.TestServiceClient) {
 	}
 }
 
-// manyCalls opens more streams than one connection has.
+// manyCalls opens more streams than one connection can have.
 func manyCalls(t *testing.T, c testpb.TestServiceClient) {
 	var all sync.WaitGroup
 	for i := range 300 {

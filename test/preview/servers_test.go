@@ -33,7 +33,7 @@ var programs = []struct{ name, file, command string }{
 	{"go", goServer, "exec ./server %d go"},
 }
 
-// goServer is built here: in a sandbox, without a cache, that takes a minute.
+// goServer is built here, because that takes a minute in a sandbox without a cache.
 const goServer = "server.go"
 
 // build builds a program that runs in every sandbox.
@@ -299,7 +299,7 @@ func TestHangingConnections(t *testing.T) {
 		t.Run(runtime, func(t *testing.T) {
 			t.Parallel()
 			b := open(t, runtime, nil)
-			id := b.box(t, hutch.CreateRequest{Limits: hutch.Limits{PIDs: 2048}}) // each takes a thread of Python's
+			id := b.box(t, hutch.CreateRequest{Limits: hutch.Limits{PIDs: 2048}}) // Python uses a thread for each
 			b.serve(t, id, "server.py", "exec python3 server.py 8000 python", 8000)
 			var conns []net.Conn
 			for i := 0; ; i++ {

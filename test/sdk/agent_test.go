@@ -10,7 +10,7 @@ import (
 	"hutch"
 )
 
-// agentCallbacks get the session, and the events of its agent.
+// agentCallbacks receive the session, and the events of its agent.
 type agentCallbacks struct {
 	session func(string)
 	event   func(hutch.AgentEvent) error
@@ -20,7 +20,7 @@ func (c calls) runAgent(ctx context.Context, a arguments, h agentCallbacks) (hut
 	return c.RunAgent(ctx, agentRequest(a), h.session, h.event)
 }
 
-// agentRequest is the request of a case, which can have an archive in base64.
+// agentRequest returns the request of a case, which can have an archive in base64.
 func agentRequest(a arguments) hutch.AgentRequest {
 	req := request[hutch.AgentRequest](a)
 	if archive := a.text("archive"); archive != "" {
@@ -37,7 +37,7 @@ func (c calls) followTries(ctx context.Context, a arguments, session func(string
 	return c.FollowTries(ctx, a.text("tries"), session, event)
 }
 
-// triesSteps is a call of several agents whose answer has each step.
+// triesSteps makes a call of several agents. Its answer has each step.
 func triesSteps(of func(calls, context.Context, arguments, func(string, int, string), func(hutch.AgentEvent) error) (hutch.AgentTries, error)) call {
 	return func(c calls, ctx context.Context, a arguments) (any, error) {
 		all, sessions, events := "", []int{}, []hutch.AgentEvent{}
@@ -55,7 +55,7 @@ func triesSteps(of func(calls, context.Context, arguments, func(string, int, str
 	}
 }
 
-// wholeTries makes tries whose answer is the result of each.
+// wholeTries makes a call of several agents. Its answer is the result of each.
 func wholeTries(of func(calls, context.Context, arguments, func(string, int, string), func(hutch.AgentEvent) error) (hutch.AgentTries, error)) call {
 	return func(c calls, ctx context.Context, a arguments) (any, error) {
 		res, err := of(c, ctx, a, nil, nil)
@@ -63,7 +63,7 @@ func wholeTries(of func(calls, context.Context, arguments, func(string, int, str
 	}
 }
 
-// tried is the result of tries, with the differences as bytes.
+// tried returns the result of tries, with the differences as bytes.
 func tried(all hutch.AgentTries) any {
 	list := []any{}
 	for _, t := range all.Tries {
@@ -88,7 +88,7 @@ func (c calls) followAgent(ctx context.Context, a arguments, h agentCallbacks) (
 	return c.FollowAgent(ctx, a.text("session"), h.event)
 }
 
-// steps is a call of an agent whose answer has each step.
+// steps makes a call of an agent. Its answer has each step.
 func steps(of func(calls, context.Context, arguments, agentCallbacks) (hutch.AgentResult, error)) call {
 	return func(c calls, ctx context.Context, a arguments) (any, error) {
 		session, events := "", []hutch.AgentEvent{}
@@ -106,7 +106,7 @@ func steps(of func(calls, context.Context, arguments, agentCallbacks) (hutch.Age
 	}
 }
 
-// whole is one whose answer is the result.
+// whole makes a call of an agent. Its answer is the result.
 func whole(of func(calls, context.Context, arguments, agentCallbacks) (hutch.AgentResult, error)) call {
 	return func(c calls, ctx context.Context, a arguments) (any, error) {
 		res, err := of(c, ctx, a, agentCallbacks{session: func(string) {}})
@@ -114,7 +114,7 @@ func whole(of func(calls, context.Context, arguments, agentCallbacks) (hutch.Age
 	}
 }
 
-// worked is a result whose difference is bytes.
+// worked returns a result whose difference is bytes.
 func worked(r hutch.AgentResult) any {
 	b, _ := json.Marshal(r)
 	fields := map[string]any{}

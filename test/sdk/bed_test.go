@@ -12,7 +12,7 @@ import (
 	"hutch/internal/hutchtest/server"
 )
 
-// TestMain runs all files of cases at once: most of their time is waiting.
+// TestMain runs all files of cases at the same time, because they mostly wait.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	flag.Set("test.parallel", "16")

@@ -16,7 +16,7 @@ import (
 	"hutch/client"
 )
 
-// arguments are what a call gets of its step.
+// arguments are what a step gives to its call.
 type arguments struct {
 	args   map[string]any
 	stopAt string
@@ -24,7 +24,7 @@ type arguments struct {
 	events []any        // the events that a watch waits for
 }
 
-// text is an argument that is a text, or empty.
+// text returns an argument that is a text, or "".
 func (a arguments) text(name string) string {
 	s, _ := a.args[name].(string)
 	return s
@@ -42,7 +42,7 @@ func (a arguments) is(name string) bool {
 	return b
 }
 
-// bytes is an argument that is bytes, or nil.
+// bytes returns an argument that is bytes, or nil.
 func (a arguments) bytes(name string) []byte {
 	switch v := a.args[name].(type) {
 	case string:
@@ -54,7 +54,7 @@ func (a arguments) bytes(name string) []byte {
 	return nil
 }
 
-// request is the arguments as a request of the client.
+// request converts the arguments into a request of the client.
 func request[T any](a arguments) (req T) {
 	b, err := json.Marshal(a.args)
 	if err == nil {
@@ -66,7 +66,7 @@ func request[T any](a arguments) (req T) {
 	return req
 }
 
-// plain is bytes as results have them.
+// plain returns bytes in the form that results have.
 func plain(b []byte) any {
 	if utf8.Valid(b) {
 		return string(b)
@@ -78,7 +78,7 @@ func bounded(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(t.Context()), 6*patience)
 }
 
-// pieces is output, with pieces of one stream that follow each other as one.
+// pieces collects output, and joins pieces of the same stream that follow each other.
 type pieces struct {
 	stopAt string
 	all    []byte
@@ -113,7 +113,7 @@ func (p *pieces) result() []any {
 	return list
 }
 
-// printed is a result of a command or a run, with its output as bytes.
+// printed returns the result of a command or a run, with its output as bytes.
 func printed(res any, stdout, stderr []byte) any {
 	b, _ := json.Marshal(res)
 	fields := map[string]any{}
@@ -240,7 +240,7 @@ func (c calls) readFile(ctx context.Context, a arguments) (any, error) {
 	return plain(b.Bytes()), err
 }
 
-// mode is an argument that is permissions.
+// mode returns an argument that is permissions.
 func (a arguments) mode() (m hutch.FileMode) {
 	if a.text("mode") != "" {
 		if err := m.UnmarshalText([]byte(a.text("mode"))); err != nil {
@@ -279,7 +279,7 @@ func (c calls) searchFiles(ctx context.Context, a arguments) (any, error) {
 	return list, err
 }
 
-// watch waits until the watch is ready, has something done, and waits for what it should see.
+// watch waits until the watch is ready, makes the change, and waits for the expected events.
 func (c calls) watch(ctx context.Context, a arguments) (any, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("not all events came"))
 	defer cancel()
@@ -346,7 +346,7 @@ func (c calls) readVolume(ctx context.Context, a arguments) (any, error) {
 	return plain(b.Bytes()), err
 }
 
-// ask asks, and passes on the steps.
+// ask asks a question, and passes on the steps.
 func (c calls) ask(ctx context.Context, a arguments) (any, error) {
 	answer, err := c.Ask(ctx, request[hutch.Question](a), nil)
 	return answered(answer), err
@@ -383,7 +383,7 @@ func (c calls) askStream(ctx context.Context, a arguments) (any, error) {
 	return map[string]any{"events": steps, "result": answered(answer)}, err
 }
 
-// answered is an answer whose files are bytes.
+// answered returns an answer whose files are bytes.
 func answered(a hutch.Answer) any {
 	b, _ := json.Marshal(a)
 	fields := map[string]any{}

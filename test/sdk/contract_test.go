@@ -17,7 +17,7 @@ import (
 	"hutch/client"
 )
 
-// patience is how long a step that is repeated can take, and a call.
+// patience is the most time for a call, and for all attempts of a step that is repeated.
 const patience = 30 * time.Second
 
 // file is a file of cases: sdk/contract/README.md specifies it.
@@ -96,7 +96,7 @@ func TestGoClient(t *testing.T) {
 	})
 }
 
-// needPrograms skips the test where a sandbox lacks programs; CI must not.
+// needPrograms skips the test if a sandbox lacks programs. In CI, it fails the test.
 func needPrograms(t *testing.T, sb *client.Sandbox, programs []string) {
 	t.Helper()
 	for _, program := range programs {
@@ -112,7 +112,7 @@ func needPrograms(t *testing.T, sb *client.Sandbox, programs []string) {
 	}
 }
 
-// unique is the variable of that name.
+// unique returns a value for the variable "unique".
 func unique() string { return "u" + strings.ReplaceAll(hutch.NewID("x"), "-", "")[:7] }
 
 type runner struct {
@@ -170,7 +170,7 @@ func try(f call, c calls, ctx context.Context, a arguments) (got any, err error)
 	return f(c, ctx, a)
 }
 
-// failed returns nil if err is the error that is wanted.
+// failed returns nil if err is the expected error.
 func failed(want map[string]any, got any, err error) error {
 	if err == nil {
 		return fmt.Errorf("it gave %.300v, and should fail with %v", got, want)
@@ -184,7 +184,7 @@ func failed(want map[string]any, got any, err error) error {
 	return nil
 }
 
-// look compares a result with what is wanted, and saves variables.
+// look compares a result with the expected one, and saves variables.
 func (r *runner) look(st step, result any) error {
 	var got any
 	b, err := json.Marshal(result)
@@ -209,7 +209,7 @@ func (r *runner) look(st step, result any) error {
 	return nil
 }
 
-// at is the part of a value that a path leads to.
+// at returns the part of a value that a path leads to.
 func at(v any, path string) any {
 	for _, part := range strings.FieldsFunc(path, func(c rune) bool { return c == '.' }) {
 		switch of := v.(type) {
@@ -288,7 +288,7 @@ func match(want, got any, where string) error {
 	return nil
 }
 
-// special is match for a matcher with a name.
+// special compares as match does, for a matcher with a name.
 func special(name string, want, got any, where string) error {
 	text, isText := got.(string)
 	list, isList := got.([]any)

@@ -12,8 +12,8 @@ import (
 	"hutch/internal/hutchtest/server"
 )
 
-// TestInspect runs inspect_ai's own checks of a sandbox provider: on the host's programs, where one needs root and
-// cannot pass, and in an image.
+// TestInspect runs inspect_ai's own checks of a sandbox provider: with the host's programs, where a check that needs
+// root cannot pass, and in an image.
 func TestInspect(t *testing.T) {
 	s := serve(t)
 	image := load(t, s)
@@ -34,7 +34,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// load gives the server an image of Debian that has what the checks use, and returns its name.
+// load loads a Debian image with all programs that the checks use into the server, and returns the image's name.
 func load(t *testing.T, s *server.Process) string {
 	t.Helper()
 	r, pipe := io.Pipe()
@@ -47,7 +47,7 @@ func load(t *testing.T, s *server.Process) string {
 }
 
 func fillForInspect(w *tar.Writer) error {
-	for _, kind := range []string{"auth", "account", "password", "session"} { // the file that a script of a package writes
+	for _, kind := range []string{"auth", "account", "password", "session"} { // a package's script would write these
 		text := kind + " required pam_permit.so\n"
 		w.WriteHeader(&tar.Header{Name: "etc/pam.d/common-" + kind, Size: int64(len(text)), Mode: 0o644})
 		io.WriteString(w, text)

@@ -18,7 +18,8 @@ import (
 
 const python = "../../sdk/python"
 
-// environment makes the folder in which the packages of a lock file are installed for an interpreter, if it is not there, and returns it.
+// environment returns the folder in which the packages of a lock file are installed for an interpreter. It makes the
+// folder first if it is missing.
 func environment(interpreter, lock string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(python, lock))
 	if err != nil {
@@ -96,8 +97,8 @@ func TestPython(t *testing.T) {
 	t.Log(out)
 }
 
-// TestPythonSource checks three things: the source passes the type checker and the linter, the generated files are what
-// their source makes, and the types of the SDK match the API.
+// TestPythonSource checks three things: the source passes the type checker and the linter, the generated files are up
+// to date, and the types of the SDK match the API.
 func TestPythonSource(t *testing.T) {
 	run(t, nil, "python", "tools/models.py", "--check")
 	run(t, nil, "python", "tools/unasync.py", "--check")
@@ -108,7 +109,7 @@ func TestPythonSource(t *testing.T) {
 	run(t, nil, "mypy", "--cache-dir", t.TempDir())
 }
 
-// TestPythonReference makes the API reference: pdoc warns of nothing, and has the names that users import.
+// TestPythonReference makes the API reference. pdoc must warn of nothing, and must include the names that users import.
 func TestPythonReference(t *testing.T) {
 	if !hutchtest.Full() {
 		t.Skip("make test-full has it")

@@ -12,7 +12,8 @@ import (
 	"hutch/internal/hutchtest/server"
 )
 
-// TestPythonVersions runs the contract and the tests without a server with each of the Pythons of this machine that the package names.
+// TestPythonVersions runs the contract, and the tests that need no server, with each Python of this machine whose
+// version the package names.
 func TestPythonVersions(t *testing.T) {
 	found := pythons(t)
 	if len(found) == 0 {

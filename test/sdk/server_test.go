@@ -1,4 +1,5 @@
-// Package sdk_test holds the SDKs to their contract (sdk/contract), each as its users install it, against a real server.
+// Package sdk_test holds the SDKs to their contract (sdk/contract), each installed as users do it, against a real
+// server.
 package sdk_test
 
 import (
@@ -9,8 +10,8 @@ import (
 	"hutch/internal/hutchtest/server"
 )
 
-// serve starts a server without quotas, which ends with the test and leaves no sandbox, and returns the environment for its clients:
-// HUTCH_URL, then HUTCH_TOKEN.
+// serve starts a server without quotas. The server ends with the test, and leaves no sandbox. serve returns the
+// environment for its clients: HUTCH_URL, then HUTCH_TOKEN.
 func serve(t *testing.T, args ...string) []string {
 	t.Helper()
 	hutchtest.Driver(t, "gvisor", hutchtest.Dir(t)) // the default

@@ -10,12 +10,12 @@ import (
 
 type call = func(calls, context.Context, arguments) (any, error)
 
-// nothing is a call that is answered with nothing.
+// nothing makes a call whose answer is empty.
 func nothing(f func(calls, context.Context, arguments) error) call {
 	return func(c calls, ctx context.Context, a arguments) (any, error) { return nil, f(c, ctx, a) }
 }
 
-// on is a call whose answer is one value.
+// on makes a call whose answer is one value.
 func on[T any](f func(calls, context.Context, arguments) (T, error)) call {
 	return func(c calls, ctx context.Context, a arguments) (any, error) { return f(c, ctx, a) }
 }

@@ -25,7 +25,7 @@ import (
 
 const typescript = "../../sdk/typescript"
 
-// maxBundle is the most that the core of the TypeScript SDK has, in gzipped bytes.
+// maxBundle is the largest size of the core of the TypeScript SDK, in gzipped bytes.
 const maxBundle = 40 << 10
 
 // node runs a command in a folder and returns its output. PATH has the programs of the packages there.
@@ -91,7 +91,7 @@ func packed(t *testing.T) string {
 	return dir
 }
 
-// unpack unpacks an archive of npm, whose names begin with "package/".
+// unpack unpacks an archive of npm. Its names begin with "package/".
 func unpack(t *testing.T, archive, dir string) {
 	t.Helper()
 	f, err := os.Open(archive)
@@ -165,7 +165,7 @@ func TestTypeScript(t *testing.T) {
 	})
 }
 
-// fitsTheAPI compiles the SDK with types that are generated from the API as it is now: the types that are committed are these.
+// fitsTheAPI compiles the SDK with types that are generated from the present API. The committed types must be the same.
 func fitsTheAPI(t *testing.T) {
 	dir := t.TempDir()
 	fresh := filepath.Join(dir, "src", "schema.ts")
@@ -235,7 +235,7 @@ func TestTypeScriptServer(t *testing.T) {
 		})
 		t.Run("screen", func(t *testing.T) {
 			t.Parallel()
-			if _, err := exec.LookPath("Xtigervnc"); err != nil { // of the image host
+			if _, err := exec.LookPath("Xtigervnc"); err != nil { // the image host needs it
 				hutchtest.Skip(t, "%v", err)
 			}
 			readme(t, dir, env, "../../docs/screen.md")
@@ -338,7 +338,7 @@ func inBrowser(t *testing.T, dir, url string, env []string) {
 	}
 }
 
-// workerConfig is of a Worker that can reach the server of the test, on loopback.
+// workerConfig configures a Worker that can reach the server of the test, on loopback.
 const workerConfig = `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (services = [
   (name = "worker", worker = (

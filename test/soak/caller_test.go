@@ -29,7 +29,7 @@ type caller struct {
 type box struct {
 	id, runtime string
 	number      int
-	shown       *url.URL // of the preview that serves the file
+	shown       *url.URL // the URL of the preview that serves the file
 	sleeps      bool
 }
 
@@ -54,7 +54,7 @@ func (k *caller) work(t *testing.T, end time.Time) {
 	}
 }
 
-// errHeld is the error for what is refused for a good reason: something is in use, or a limit is reached.
+// errHeld is the error of a call that is refused for a good reason: something is in use, or a limit is reached.
 var errHeld = errors.New("held")
 
 // check checks a result: only sandboxes that were killed are allowed to fail.
@@ -81,7 +81,7 @@ func (k *caller) check(t *testing.T, what string, b *box, err error) {
 	t.Errorf("%s of %+v: %s (%s)\nit is %s: %s, %+v\n%s", what, b, describe(err), hutch.KindOf(err), is.Status, is.Reason, is.Processes, k.stderr)
 }
 
-// actions are what is done with a sandbox, some of it more often.
+// actions are what a caller does with a sandbox. Some are done more often.
 var actions = []struct {
 	name string
 	do   func(k *caller, ctx context.Context, b *box) error
@@ -146,7 +146,7 @@ func (k *caller) serve(ctx context.Context, b *box) error {
 	if err := k.do(ctx, "start process", func(ctx context.Context) error {
 		_, err := k.client.StartProcess(ctx, b.id, hutch.ProcessRequest{Name: "page", Command: "exec python3 -m http.server 8000", RestartPolicy: hutch.RestartAlways})
 		if errors.Is(err, hutch.Conflict) {
-			return nil // a call that broke has started it
+			return nil // a call that was cut off has started it
 		}
 		return err
 	}); err != nil {
@@ -200,7 +200,7 @@ func (k *caller) pause(ctx context.Context, b *box) error {
 	return inUse(err)
 }
 
-// inUse returns errHeld if err means that no quiet moment came in the sandbox.
+// inUse returns errHeld if err means that the sandbox was never quiet.
 func inUse(err error) error {
 	if errors.Is(err, hutch.Conflict) && strings.Contains(err.Error(), "is in use") {
 		return errHeld
@@ -216,7 +216,7 @@ func (k *caller) snapshot(ctx context.Context, b *box) error {
 	err := k.do(ctx, "snapshot", func(ctx context.Context) error {
 		_, err := k.client.Snapshot(ctx, b.id, hutch.SnapshotRequest{Name: name})
 		if errors.Is(err, hutch.Conflict) && strings.Contains(err.Error(), name) {
-			return nil // a call that broke has made it
+			return nil // a call that was cut off has made it
 		}
 		return err
 	})
@@ -235,7 +235,7 @@ func (k *caller) forgetPoint(ctx context.Context) error {
 	return nil
 }
 
-// restore makes a sandbox of a snapshot.
+// restore makes a sandbox from a snapshot.
 func (k *caller) restore(ctx context.Context, _ *box) error {
 	for name, number := range k.points {
 		if len(k.boxes) >= maxBoxes {
@@ -256,7 +256,7 @@ func (k *caller) restore(ctx context.Context, _ *box) error {
 	return errHeld
 }
 
-// fork makes two copies. If the call breaks, it is repeated; the copies of the first call are then unknown.
+// fork makes two copies. If the call is cut off, it is repeated; the copies of the first call are then unknown.
 func (k *caller) fork(ctx context.Context, b *box) error {
 	if len(k.boxes)+2 > maxBoxes {
 		return errHeld
@@ -306,9 +306,9 @@ func (k *caller) wake(ctx context.Context, b *box, op string) error {
 	return k.ask(ctx, b)
 }
 
-// exceedMemory runs a program in a small sandbox that uses more memory than the sandbox's limit. That ends only the program, or
-// on gVisor only the sandbox. The program asks for more than gVisor's reserves, so it cannot finish before the guard
-// notices it.
+// exceedMemory runs a program in a small sandbox that uses more memory than the sandbox's limit. Only the program is
+// ended, or on gVisor only the sandbox. The program asks for more than gVisor's reserves, so it cannot finish before
+// the guard notices it.
 func (k *caller) exceedMemory(ctx context.Context, _ *box) error {
 	b := &box{id: hutch.NewID("chaos"), runtime: []string{"native", "gvisor"}[rand.IntN(2)]}
 	req := hutch.CreateRequest{ID: b.id, Runtime: b.runtime, Limits: hutch.Limits{Memory: 64, Disk: 16}, Env: map[string]string{"SOAK_MARK": k.mark}}
@@ -350,7 +350,7 @@ func (k *caller) checkAll(t *testing.T) {
 	}
 }
 
-// leave gives up everything.
+// leave destroys everything that the caller has.
 func (k *caller) leave(t *testing.T) {
 	for _, b := range slices.Collect(maps.Values(k.boxes)) {
 		if err := k.destroy(context.Background(), b); err != nil {

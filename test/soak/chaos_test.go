@@ -34,7 +34,7 @@ func TestChaos(t *testing.T) {
 	c.args = []string{"--runtime", "native", "--max-sandboxes", "2000"}
 	c.client = c.daemon.client()
 	for _, runtime := range hutchtest.Runtimes {
-		hutchtest.Driver(t, runtime, hutchtest.Dir(t)) // or the test is skipped
+		hutchtest.Driver(t, runtime, hutchtest.Dir(t)) // skips the test where the runtime does not work
 	}
 	c.smallDisk(t, "1g")
 	if err := c.start(); err != nil {
@@ -68,7 +68,7 @@ func (c *chaos) run(t *testing.T, end time.Time) {
 	}
 }
 
-// chaos is one test.
+// chaos is the state of one test.
 type chaos struct {
 	*crowd
 
@@ -78,14 +78,14 @@ type chaos struct {
 	killed int            // sandboxes whose processes were killed
 	lost   int            // sandboxes that were found to have failed
 	broken int            // forks whose result is unknown
-	orphan int            // sandboxes that those left
+	orphan int            // sandboxes that those forks left
 
 	unstarted int // starts of the daemon that failed
 
-	yields time.Duration // how long to retry a call that is refused because something is short; 0 is for ever
+	yields time.Duration // how long to retry a call that is refused because a resource is short; 0 means for ever
 }
 
-// tally is how calls of one kind went.
+// tally counts the outcomes of calls of one kind.
 type tally struct {
 	took    []time.Duration
 	again   int
@@ -132,8 +132,8 @@ func (c *chaos) do(ctx context.Context, op string, call func(context.Context) er
 	return err
 }
 
-// overLimit reports whether the sandbox itself was ended at its memory limit.
-// Its files may be lost, so the call is not made again.
+// overLimit reports whether the sandbox itself was ended at its memory limit. Its files may be lost, so the call is not
+// repeated.
 func overLimit(err error) bool { return hutch.AsError(err).Data["limit"] == "memory" }
 
 // unclaimed destroys the copies of forks whose results were lost, and checks that everything else belongs to a
@@ -174,7 +174,7 @@ func (c *chaos) unclaimed(t *testing.T, all []*caller) {
 	}
 }
 
-// close ends the daemon, which leaves nothing.
+// close ends the daemon, and checks that it leaves nothing.
 func (c *chaos) close(t *testing.T) {
 	if text, err := c.end(syscall.SIGTERM); err != nil {
 		t.Errorf("%v\n%s", err, text)
@@ -190,7 +190,7 @@ func (c *chaos) close(t *testing.T) {
 	})
 }
 
-// summary is the report.
+// summary returns the report.
 func (c *chaos) summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d callers for %v\n%s", *callers, *chaosTime, c.tallies())
@@ -202,7 +202,7 @@ func (c *chaos) summary() string {
 	return b.String()
 }
 
-// tallies are how calls went, by their kind.
+// tallies returns the outcomes of calls, by their kind.
 func (c *chaos) tallies() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-20s %7s %9s %9s %9s %9s %7s  %s\n", "operation", "calls", "p50", "p95", "p99", "longest", "again", "refused before")

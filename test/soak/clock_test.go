@@ -24,7 +24,7 @@ type clocked struct {
 func newClocked(t *testing.T) clocked {
 	t.Helper()
 	t.Parallel()
-	hutchtest.Driver(t, "native", hutchtest.Dir(t)) // or the test is skipped
+	hutchtest.Driver(t, "native", hutchtest.Dir(t)) // skips the test where the runtime does not work
 	d := newDaemon(t)
 	d.args = []string{"--runtime", "native"}
 	if err := d.start(); err != nil {
@@ -82,8 +82,8 @@ func (c clocked) status(t *testing.T, id string) hutch.Status {
 	return sb.Status
 }
 
-// TestTimesOverJumps: how long something is idle, or lives, is measured by a clock that does not jump; and a daemon
-// that starts after the clock was put back does not wait for dates in the future.
+// TestTimesOverJumps: how long something is idle, or lives, is measured by a clock that does not jump. A daemon that
+// starts after the clock was put back does not wait for dates in the future.
 func TestTimesOverJumps(t *testing.T) {
 	c := newClocked(t)
 	for _, by := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
@@ -106,7 +106,7 @@ func TestTimesOverJumps(t *testing.T) {
 	c.wrong(t, 2*time.Hour)
 	c.make(t, hutch.CreateRequest{ID: "idle", SleepAfter: 2})
 	c.make(t, hutch.CreateRequest{ID: "short", Timeout: 8})
-	if err := c.crash(); err != nil { // to a clock that is right
+	if err := c.crash(); err != nil { // the new daemon has the right clock
 		t.Fatal(err)
 	}
 	c.until(t, "idle", hutch.Stopped)

@@ -63,7 +63,7 @@ func TestCrowd(t *testing.T) {
 	t.Logf("%d sandboxes at most, for which the daemon held %d files and %d MiB; it was killed %d times\n%s", c.most, held.files, held.memory, c.kills, c.report.String())
 }
 
-// crowd is one test.
+// crowd is the state of one test.
 type crowd struct {
 	*daemon
 	client *client.Client
@@ -72,9 +72,9 @@ type crowd struct {
 	report strings.Builder
 
 	mu     sync.Mutex
-	boxes  map[string]string // their runtimes, by id
-	took   []time.Duration   // by the calls of this step
-	broken int               // calls that had to be made again
+	boxes  map[string]string // runtimes of the sandboxes, by id
+	took   []time.Duration   // how long each call of this step took
+	broken int               // calls that had to be repeated
 }
 
 // measure runs a step and records how it went.
@@ -213,7 +213,7 @@ func (c *crowd) destroy(ctx context.Context, id string) error {
 	return err
 }
 
-// on are n sandboxes of a runtime.
+// on returns n sandboxes of a runtime.
 func (c *crowd) on(runtime string, n int) (ids []string) {
 	for id, kind := range c.boxes {
 		if kind == runtime && len(ids) < n {
@@ -233,7 +233,7 @@ func (c *crowd) killAgents(t *testing.T, n int) {
 		if _, err := c.client.StartProcess(t.Context(), id, hutch.ProcessRequest{Command: "exec sleep 1000", Env: map[string]string{name: value}}); err != nil {
 			t.Fatal(err)
 		}
-		awaitNothing(t, "agents that cannot be found", func() []string { // during exec it has no environment
+		awaitNothing(t, "agents that cannot be found", func() []string { // an agent has no environment during exec
 			first := firstAbove(withEnv(sign))
 			if first == 0 {
 				return []string{id}
@@ -317,7 +317,7 @@ func (c *crowd) smallDisk(t *testing.T, size string) {
 	})
 }
 
-// leave destroys everything and ends the daemon, which leaves nothing.
+// leave destroys everything, ends the daemon, and checks that it leaves nothing.
 func (c *crowd) leave(t *testing.T) {
 	var all sync.WaitGroup
 	for id := range maps.Clone(c.boxes) {
@@ -334,8 +334,7 @@ func (c *crowd) leave(t *testing.T) {
 	awaitNothing(t, "left on the host", func() []string { return append(c.leftovers(c.mark), c.instances()...) })
 }
 
-// instances are the folders and control groups of instances, of the pool and of
-// sandboxes.
+// instances returns the folders and control groups of instances, of the pool and of sandboxes.
 func (c *crowd) instances() []string {
 	var all []string
 	for _, runtime := range hutchtest.Runtimes {
@@ -345,8 +344,7 @@ func (c *crowd) instances() []string {
 	return all
 }
 
-// sentries are the processes with a path of the daemon's among their arguments
-// that boot a sandbox.
+// sentries returns the processes that boot a sandbox of this daemon: their arguments have a path of it.
 func (c *crowd) sentries() (pids []int) {
 	for _, dir := range processes() {
 		text, _ := os.ReadFile(dir + "/cmdline")
@@ -367,7 +365,7 @@ func number(dir string) int {
 	return n
 }
 
-// withEnv is a process that has KEY=VALUE in its environment.
+// withEnv returns a process that has KEY=VALUE in its environment.
 func withEnv(kv string) int {
 	for _, dir := range processes() {
 		if env, _ := os.ReadFile(dir + "/environ"); slices.Contains(strings.Split(string(env), "\x00"), kv) {

@@ -28,11 +28,11 @@ type daemon struct {
 	program string
 	dir     string
 	address string
-	args    []string // more, of serve
+	args    []string // more arguments of serve
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
-	clock  *wallclock.Clock // its own; nil on machines that do not support it
+	clock  *wallclock.Clock // the daemon's own; nil on machines that do not support it
 	stderr *hutchtest.Buffer
 	kills  int
 }
@@ -119,7 +119,7 @@ func (d *daemon) crash() error {
 	return d.start()
 }
 
-// cost is the open files and the memory of the daemon.
+// cost is how many open files and how much memory the daemon has.
 type cost struct{ files, memory int } // memory in MiB
 
 func (d *daemon) cost() (c cost, err error) {
@@ -140,7 +140,7 @@ func (d *daemon) cost() (c cost, err error) {
 	return cost{len(fds), kib >> 10}, nil
 }
 
-// leftovers lists the processes of this machine that bear the mark, and the mounts and sandboxes in the daemon's
+// leftovers lists the processes of this machine that have the mark, and the mounts and sandboxes in the daemon's
 // folder.
 func (d *daemon) leftovers(mark string) (found []string) {
 	envs, _ := filepath.Glob("/proc/[0-9]*/environ")

@@ -38,16 +38,16 @@ type worker struct {
 	hutch.Service
 	sandbox string
 	runtime string
-	mark    string // in the environment of all it starts
+	mark    string // in the environment of everything that the worker starts
 	state   map[string]int
 }
 
 func (w *worker) env() map[string]string { return map[string]string{"SOAK_MARK": w.mark} }
 
-// outage is how long the daemon can be away, and the longest time for anything.
+// outage is how long the daemon can be away, and the longest time that anything can take.
 const outage = 2 * time.Minute
 
-// try makes a call, repeats it until the daemon is there, and returns how many attempts may have failed.
+// try makes a call, and repeats it until the daemon is there. It returns how many attempts may have failed.
 func try(ctx context.Context, call func(context.Context) error) (broken int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, outage, errors.New("stuck"))
 	defer cancel()
@@ -63,7 +63,7 @@ func try(ctx context.Context, call func(context.Context) error) (broken int, err
 	}
 }
 
-// digits is what `seq 1 n` prints.
+// digits returns what `seq 1 n` prints.
 func digits(n int) []byte {
 	var b []byte
 	for i := range n {
@@ -102,8 +102,8 @@ func pythonContext(ctx context.Context, w *worker) error {
 	return w.count(ctx, "soak-python", "python", "n = globals().get('n', 0) + 1; print(n)")
 }
 
-// count adds one in a context that keeps its state. A call that broke may have counted or not. An interrupted one can
-// at worst cost the interpreter, which then starts again.
+// count adds one in a context that keeps its state. A call that was cut off may have counted or not. An interrupted
+// call can at worst end the interpreter, which then starts again.
 func (w *worker) count(ctx context.Context, id, language, code string) error {
 	var got int
 	broken, err := try(ctx, func(ctx context.Context) error {
@@ -143,7 +143,7 @@ func (w *worker) start(ctx context.Context, req hutch.ProcessRequest) (p hutch.P
 	return p, err
 }
 
-// reader follows a process, leaves at any time, and continues.
+// reader follows a process, disconnects at any time, and continues.
 type reader struct {
 	w       *worker
 	process string
@@ -181,8 +181,8 @@ func (r *reader) read(ctx context.Context) error {
 	}
 }
 
-// logs follows a process that prints 1.3 MB, with a reader that comes and goes, and one that hangs until the process
-// has ended. Both get every byte.
+// logs follows a process that prints 1.3 MB. One reader comes and goes, and another one hangs until the process has
+// ended. Both get every byte.
 func logs(ctx context.Context, w *worker) error {
 	p, err := w.start(ctx, hutch.ProcessRequest{Command: "seq 1 100000; sleep 0.$((RANDOM % 9)); seq 100001 200000"})
 	if err != nil {
@@ -298,8 +298,8 @@ func writes(ctx context.Context, w *worker) error {
 	return err
 }
 
-// read reads a file that does not change, so an answer that breaks off, as if the file became shorter, means a broken
-// connection.
+// read reads a file that does not change. If the answer breaks off, as if the file became shorter, the connection is
+// broken.
 func (w *worker) read(ctx context.Context, path string, to io.Writer) error {
 	_, err := w.ReadFile(ctx, w.sandbox, hutch.ReadRequest{Path: path}, to)
 	if errors.Is(err, hutch.Conflict) {
@@ -358,7 +358,7 @@ func watch(ctx context.Context, w *worker) error {
 		return err
 	}
 	_, err = try(ctx, func(ctx context.Context) error {
-		if err := w.Delete(ctx, w.sandbox, dir, true); !errors.Is(err, hutch.NotFound) { // a call that broke did it
+		if err := w.Delete(ctx, w.sandbox, dir, true); !errors.Is(err, hutch.NotFound) { // an earlier call did it
 			return err
 		}
 		return nil

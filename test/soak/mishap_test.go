@@ -94,7 +94,7 @@ func (c *chaos) killOne(t *testing.T) {
 	syscall.Kill(victims[rand.IntN(len(victims))], syscall.SIGKILL)
 }
 
-// noRoom fills the disk for a second.
+// noRoom keeps the disk full for a second.
 func (c *chaos) noRoom(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // see smallDisk

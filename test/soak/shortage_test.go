@@ -26,19 +26,17 @@ var (
 	memory       = flag.Int("memory", 320, "MiB that the daemon and all its sandboxes have then")
 )
 
-// TestShortage has callers do things in a machine that has too little memory for
-// all of them: a control group around the daemon, as a container is. Programs
-// take more and more of it, and the kernel ends some. Every call succeeds, if
-// need be later, or says that memory is short; what was written is there, in what sleeps
-// too, unless the sandbox says that it has failed; the daemon is never what the
-// kernel ends.
+// TestShortage makes callers do things in a machine that has too little memory for all of them: a control group around
+// the daemon, like a container. Programs take more and more memory, and the kernel ends some. Every call succeeds,
+// perhaps later, or its error says that memory is short. What was written is still there, even in sandboxes that sleep,
+// unless the sandbox reports that it has failed. The kernel never ends the daemon.
 func TestShortage(t *testing.T) {
 	c := &chaos{crowd: &crowd{daemon: newDaemon(t), mark: hutch.NewID("mark"), boxes: map[string]string{}}, ops: map[string]*tally{}, met: map[string]int{}}
 	c.args = []string{"--runtime", "native", "--max-sandboxes", "2000"}
 	c.client, c.yields = c.daemon.client(), 2*time.Second
 	c.program = within(t, c.program, *memory)
 	for _, runtime := range hutchtest.Runtimes {
-		hutchtest.Driver(t, runtime, hutchtest.Dir(t)) // or the test is skipped
+		hutchtest.Driver(t, runtime, hutchtest.Dir(t)) // skips the test where the runtime does not work
 	}
 	if err := c.start(); err != nil {
 		t.Fatal(err)
@@ -116,7 +114,7 @@ func (k *caller) want(t *testing.T, end time.Time) {
 			b = k.any()
 			err = w.do(t.Context(), b)
 		}
-		if errors.Is(err, hutch.Exhausted) && !overLimit(err) { // and does what it says
+		if errors.Is(err, hutch.Exhausted) && !overLimit(err) { // and does what the error says
 			w.name, err = "make room", nil
 			if b = k.any(); b != nil {
 				err = k.destroy(t.Context(), b)
@@ -126,7 +124,7 @@ func (k *caller) want(t *testing.T, end time.Time) {
 	}
 }
 
-// any is one of the caller's sandboxes; nil when it has none.
+// any returns one of the caller's sandboxes, or nil if there are none.
 func (k *caller) any() *box {
 	for _, b := range k.boxes { // in no order
 		return b
@@ -162,7 +160,7 @@ func (k *caller) takeMemory(ctx context.Context, b *box) error {
 	})
 }
 
-// survivedLimit is nil where a sandbox that reached its memory limit continues.
+// survivedLimit returns nil if a sandbox that reached its memory limit continues.
 func (k *caller) survivedLimit(ctx context.Context, b *box, err error) error {
 	if sb, gone := k.client.Sandbox(ctx, b.id); gone == nil && sb.Status != hutch.Failed {
 		return nil

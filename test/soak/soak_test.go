@@ -33,12 +33,12 @@ var (
 
 func TestMain(m *testing.M) { hutchtest.Main(m) }
 
-// soak is one test.
+// soak is the state of one test.
 type soak struct {
 	*daemon
 	client *client.Client
 	mark   string
-	boxes  map[string]string // their runtimes, by id
+	boxes  map[string]string // runtimes of the sandboxes, by id
 
 	mu     sync.Mutex
 	rounds map[string]int
@@ -53,7 +53,7 @@ func TestSoak(t *testing.T) {
 	}
 	t.Cleanup(func() { s.abandon(t) })
 	s.createSandboxes(t)
-	s.press(t, 2*time.Second, nil) // creates what is created only once
+	s.press(t, 2*time.Second, nil) // makes the server create what it creates only once
 	before := s.idleCost(t)
 	s.press(t, *duration, s.daemon)
 	after := s.idleCost(t)
@@ -76,7 +76,7 @@ func (s *soak) createSandboxes(t *testing.T) {
 	t.Helper()
 	for kind, n := range map[string]int{"native": *native, "gvisor": *gvisor} {
 		if n > 0 {
-			hutchtest.Driver(t, kind, hutchtest.Dir(t)) // or the test is skipped
+			hutchtest.Driver(t, kind, hutchtest.Dir(t)) // skips the test where the runtime does not work
 		}
 		for range n {
 			sb, err := s.client.Create(t.Context(), hutch.CreateRequest{Runtime: kind, KeepAlive: true, Limits: hutch.Limits{Memory: 1024, CPU: 2}})
@@ -142,7 +142,7 @@ func describe(err error) string {
 	return err.Error()
 }
 
-// idleCost returns the daemon's use when no load runs and every sandbox has been found again.
+// idleCost returns the daemon's use of resources when no load runs and every sandbox has been found again.
 func (s *soak) idleCost(t *testing.T) cost {
 	t.Helper()
 	s.client.HTTP.Transport.(*http.Transport).CloseIdleConnections()
@@ -209,7 +209,7 @@ func (s *soak) abandon(t *testing.T) {
 func abandonedCalls(dump string) (busy []string) {
 	for g := range strings.SplitSeq(dump, "\n\n") {
 		if strings.Contains(g, ".KeepPool(") {
-			continue // the next caller takes it
+			continue // it fills the pool for the next caller
 		}
 		if strings.Contains(g, "/internal/rest.") || strings.Contains(g, "/internal/wire.") {
 			busy = append(busy, g)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestAgents: the sessions of one tenant are to another as if they never were, and a token without the scopes of the verbs
-// begins none.
+// TestAgents: for another tenant, the sessions of a tenant do not exist. A token without the scopes of these calls
+// cannot begin a session.
 func TestAgents(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -178,7 +178,7 @@ func TestOwners(t *testing.T) {
 	if left := root.want(t, "DELETE", "/v1/owners/"+ada.ID, ""); fmt.Sprint(left["sandboxes"], left["volumes"], left["backups"], left["secrets"], left["size"]) != "0 0 0 0 0" {
 		t.Errorf("left of ada's: %v", left)
 	}
-	root.want(t, "DELETE", "/v1/owners/"+ada.ID, "") // again
+	root.want(t, "DELETE", "/v1/owners/"+ada.ID, "") // deleting again succeeds
 	if a := eve.ask(t, "GET", "/v1/volumes/data/archive?path=file", ""); !strings.Contains(a.body, "text") {
 		t.Errorf("eve's volume is gone: %d %s", a.status, a.body)
 	}
@@ -190,7 +190,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// packed is a tar archive with one file.
+// packed returns a tar archive with one file.
 func packed(t *testing.T, name, text string) string {
 	t.Helper()
 	var b strings.Builder
@@ -313,7 +313,7 @@ func (who *tenant) follow(t *testing.T, path string) func() string {
 	must(t, err)
 	t.Cleanup(func() { resp.Body.Close() })
 	lines := bufio.NewScanner(resp.Body)
-	lines.Scan() // which it says at once
+	lines.Scan() // the server sends the first event at once
 	return func() (event string) {
 		for lines.Scan() && (lines.Text() != "" || event == "") {
 			event += lines.Text() + "\n"
@@ -322,7 +322,7 @@ func (who *tenant) follow(t *testing.T, path string) func() string {
 	}
 }
 
-// TestPathsAround requests ada's file by paths that no client would send: eve gets it by none.
+// TestPathsAround requests ada's file by paths that no client would send. None of them gives eve the file.
 func TestPathsAround(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -350,7 +350,7 @@ func TestPathsAround(t *testing.T) {
 	}
 }
 
-// raw writes a head as it is and returns all that comes back.
+// raw writes the head of a request unchanged, and returns all that comes back.
 func raw(t *testing.T, h *testServer, head string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", h.Listener.Addr().String())

@@ -60,7 +60,7 @@ func TestBridgeRoutes(t *testing.T) {
 			}
 			return times.ReplaceAllString(fmt.Sprint(a.status, " ", strings.ReplaceAll(whole(a.body), id, "ID")), "X")
 		}
-		if hers, none := ask("adasbox"), ask("nobodyx"); hers != none { // as long as the other
+		if hers, none := ask("adasbox"), ask("nobodyx"); hers != none { // both ids have the same length
 			t.Errorf("%s of ada's: %s\nand of nobody's: %s", route, hers, none)
 		}
 	}
@@ -93,7 +93,7 @@ func TestBridgeMountsOfOthers(t *testing.T) {
 	if a := ada.ask(t, "POST", "/v1/sandbox/shared/unmount", `{"mountPath":"/workspace/mounted"}`); a.status < 400 {
 		t.Errorf("unmount: %d %s", a.status, a.body)
 	}
-	if a := ada.ask(t, "DELETE", "/v1/sandbox/shared", ""); a.status != http.StatusNoContent { // as for one that never was
+	if a := ada.ask(t, "DELETE", "/v1/sandbox/shared", ""); a.status != http.StatusNoContent { // as if it never existed
 		t.Errorf("destroy: %d %s", a.status, a.body)
 	}
 	if a := ada.ask(t, "GET", "/v1/volumes/data/archive", ""); strings.Contains(a.body, "of eve") {

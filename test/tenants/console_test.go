@@ -134,7 +134,8 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// TestPagesWithTheCookie sends what pages make ada's browser send: those of programs in sandboxes, and those of others.
+// TestPagesWithTheCookie sends requests that pages can make ada's browser send: pages of programs in sandboxes, and
+// pages of other sites.
 func TestPagesWithTheCookie(t *testing.T) {
 	t.Parallel()
 	c := openConsole(t)
@@ -153,7 +154,7 @@ func TestPagesWithTheCookie(t *testing.T) {
 		for _, path := range []string{"/v1/sandboxes", "/console/session"} {
 			a := ada.page(t, "GET", path, "", header...)
 			if path == "/console/session" && name == "its image, old browser" {
-				continue // no page can read it
+				continue // no page can read this answer
 			}
 			if a.status != 403 || a.header.Get("Access-Control-Allow-Credentials") != "" {
 				t.Errorf("%s reads %s: %d %s", name, path, a.status, a.body)
@@ -168,7 +169,7 @@ func TestPagesWithTheCookie(t *testing.T) {
 	}
 }
 
-// TestCookieOpensOnlyTheAPI: the doors for programs take tokens, and no cookie.
+// TestCookieOpensOnlyTheAPI: the APIs for programs accept tokens, and no cookie.
 func TestCookieOpensOnlyTheAPI(t *testing.T) {
 	t.Parallel()
 	c := openConsole(t)
@@ -181,7 +182,7 @@ func TestCookieOpensOnlyTheAPI(t *testing.T) {
 			}
 		}
 	}
-	// E2B's names have paths like those of the console, and none of its pages.
+	// E2B's host names have paths like those of the console, but do not serve its pages.
 	for _, header := range [][]string{{"Host", "api.e2b.localhost:" + port}, {"Host", "api.e2b.localhost:" + port, "Accept", "text/html", "X-Hutch-CSRF", "", "Cookie", ""}} {
 		header = append(header, "Origin", "")
 		for _, path := range []string{"/sandboxes", "/v2/sandboxes", "/", "/v1/sandboxes", "/console/session", "/assets/x"} {
@@ -230,7 +231,7 @@ func TestSessionsAreOnRecord(t *testing.T) {
 	}
 }
 
-// TestRevokedInTheBrowser: the session of a revoked token is over at once.
+// TestRevokedInTheBrowser: the session of a revoked token ends at once.
 func TestRevokedInTheBrowser(t *testing.T) {
 	t.Parallel()
 	c := openConsole(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestDify: the runs of two tenants share no sandbox, no run leaves one, and no route answers without a token.
+// TestDify: the runs of two tenants share no sandbox, no run leaves a sandbox, and no route answers without a token.
 func TestDify(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -17,7 +17,7 @@ var e2bBodies = map[string]string{
 	"POST /v2/templates/{id}/builds/{build}": `{"steps":[]}`,
 }
 
-// TestE2BRoutes: eve calls each route of E2B's API with the ids of ada's, and with ids that never existed. She cannot
+// TestE2BRoutes: eve calls each route of E2B's API with ada's ids, and with ids that never existed. She cannot
 // distinguish the answers, and ada's sandbox and snapshot are still there afterwards.
 func TestE2BRoutes(t *testing.T) {
 	t.Parallel()
@@ -67,7 +67,7 @@ func TestE2BRoutes(t *testing.T) {
 	if a := eve.ask(t, "GET", "/e2b/v2/sandboxes", ""); strings.TrimSpace(a.body) != "[]" {
 		t.Errorf("eve lists %s", a.body)
 	}
-	eve.want(t, "POST", "/e2b/v3/templates", `{"name":"of-ada"}`) // a template of hers, of that name
+	eve.want(t, "POST", "/e2b/v3/templates", `{"name":"of-ada"}`) // eve's own template with that name
 	if a := eve.ask(t, "GET", "/e2b/templates/of-ada/builds/"+built["buildID"].(string)+"/status", ""); a.status != http.StatusNotFound {
 		t.Errorf("eve sees ada's build: %d %s", a.status, a.body)
 	}

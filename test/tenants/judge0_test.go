@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestJudge0: a submission is only its owner's, whatever another tenant knows of it.
+// TestJudge0: only the owner of a submission can use it, whatever another tenant knows of it.
 func TestJudge0(t *testing.T) {
 	t.Parallel()
 	h := open(t)

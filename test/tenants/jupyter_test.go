@@ -59,7 +59,7 @@ func TestJupyterRoutes(t *testing.T) {
 	if hers, none := eve.inKernel(t, h.URL, kernel, "mark"), eve.inKernel(t, h.URL, nobodys, "mark"); hers != none || hers != "refused with 404" {
 		t.Errorf("%s\n%s", hers, none)
 	}
-	// The same path and the same user are others of eve's.
+	// The same path and the same user lead to a sandbox and a session of eve's own.
 	if s := eve.want(t, "POST", "/jupyter/api/sessions", `{"path":"of-ada.ipynb"}`); s["id"] == session {
 		t.Errorf("eve has ada's session: %v", s)
 	}
@@ -71,7 +71,7 @@ func TestJupyterRoutes(t *testing.T) {
 	}
 }
 
-// TestJupyterUsers: a user that two tenants name alike has a sandbox with each.
+// TestJupyterUsers: if two tenants use the same name of a user, each tenant has its own sandbox for it.
 func TestJupyterUsers(t *testing.T) {
 	t.Parallel()
 	h := open(t)

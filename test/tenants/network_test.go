@@ -49,7 +49,7 @@ func TestNetworkCeiling(t *testing.T) {
 	}
 }
 
-// A text that is not a rule is refused after the scope is checked, and the refusal is on record with the text.
+// A text that is not a rule is refused after the scope is checked, and the audit log has the refusal with the text.
 func TestRuleThatIsNone(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -93,8 +93,8 @@ func TestNetworkOfTokens(t *testing.T) {
 	}
 }
 
-// TestHeaderRulesOfOthers: a rule lets a token reach no more, no surface shows a value, and an owner with whom the sandbox
-// is shared can neither read nor change it.
+// TestHeaderRulesOfOthers: with a rule, a token reaches no more than before. No surface shows a value, and an owner
+// with whom the sandbox is shared can neither read nor change it.
 func TestHeaderRulesOfOthers(t *testing.T) {
 	t.Parallel()
 	h := open(t)

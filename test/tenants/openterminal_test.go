@@ -81,7 +81,7 @@ func TestTokenInTheAddressOfAPage(t *testing.T) {
 	}
 }
 
-// parametersOf are parameters with which the routes of Open Terminal show what there is.
+// parametersOf are parameters with which the routes of Open Terminal show everything.
 var parametersOf = map[string]string{
 	"GET /openterminal/files/list": "?directory=.", "GET /openterminal/files/read": "?path=secret", "GET /openterminal/files/display": "?path=secret",
 	"GET /openterminal/files/view": "?path=secret", "DELETE /openterminal/files/delete": "?path=secret", "POST /openterminal/files/upload": "?directory=.",

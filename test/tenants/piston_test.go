@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestPiston: the programs of two tenants share no sandbox, and the sandboxes of programs that run are their owner's.
+// TestPiston: the programs of two tenants share no sandbox, and the sandboxes of running programs belong to their
+// owner.
 func TestPiston(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -36,7 +37,7 @@ func TestPiston(t *testing.T) {
 	}
 }
 
-// stranger has no token of this server.
+// stranger returns a tenant without a token of this server.
 func (h *testServer) stranger() *tenant {
 	who := h.root()
 	who.Secret = "of-another-server"

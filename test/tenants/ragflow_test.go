@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestRAGFlow: the runs of two tenants share no sandbox, no run leaves one, and no route answers without a token.
+// TestRAGFlow: the runs of two tenants share no sandbox, no run leaves a sandbox, and no route answers without a token.
 func TestRAGFlow(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -13,8 +13,8 @@ import (
 	"hutch"
 )
 
-// TestNoSurfaceTells prints a secret in every way that MCP and terminals can show something: the output has its name
-// instead.
+// TestNoSurfaceTells prints a secret in every way in which MCP and terminals can show something. The output has the
+// secret's name instead.
 func TestNoSurfaceTells(t *testing.T) {
 	t.Parallel()
 	h := open(t)

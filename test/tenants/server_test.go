@@ -102,7 +102,7 @@ func open(t *testing.T) *testServer {
 	})
 }
 
-// followUse begins to keep what the sandboxes of e use.
+// followUse begins to record what the sandboxes of e use.
 func followUse(t *testing.T, e *engine.Engine) hutch.Histories {
 	past := history.New(history.Options{Accounts: e, Sandbox: e.Sandbox, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -260,13 +260,13 @@ func (h *testServer) tenant(t testing.TB, req hutch.TokenRequest) *tenant {
 	return &tenant{h, minted}
 }
 
-// adaAndEve are two unrelated tenants.
+// adaAndEve returns two unrelated tenants.
 func (h *testServer) adaAndEve(t testing.TB) (ada, eve *tenant) {
 	t.Helper()
 	return h.tenant(t, hutch.TokenRequest{Name: "ada"}), h.tenant(t, hutch.TokenRequest{Name: "eve"})
 }
 
-// root is the tenant that a server has without set-up.
+// root returns the tenant that a server has without set-up.
 func (h *testServer) root() *tenant { return &tenant{h, hutch.MintedToken{Secret: local}} }
 
 // answer is the answer to a request.
@@ -302,7 +302,7 @@ func (who *tenant) want(t testing.TB, method, path, body string) (v map[string]a
 	if a.status >= 300 {
 		t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
 	}
-	json.Unmarshal([]byte(a.body), &v) // where it is an object
+	json.Unmarshal([]byte(a.body), &v) // a nil map if the answer is not an object
 	return v
 }
 
@@ -315,7 +315,7 @@ func (who *tenant) call(t testing.TB, tool string, args map[string]any) answer {
 		"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", tool)
 }
 
-// message is a call of a tool in JSON-RPC.
+// message returns a call of a tool in JSON-RPC.
 func message(t testing.TB, params map[string]any) string {
 	t.Helper()
 	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})

@@ -15,7 +15,7 @@ var swerexBodies = map[string]string{
 	"upload": "--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\nof eve\r\n--B\r\nContent-Disposition: form-data; name=\"target_path\"\r\n\r\nsecret\r\n--B--\r\n",
 }
 
-// ofThisMachine are the output of a shell, which can have a prompt in it, and the folder of a fake sandbox.
+// ofThisMachine matches the output of a shell, which can contain a prompt, and the folder of a fake sandbox.
 var ofThisMachine = regexp.MustCompile(`"output":"[^"]*"|[^" ]*/secret`)
 
 // TestSWEReXRoutes: eve calls each route of SWE-ReX with the id of ada's sandbox, and with an id that never existed.
@@ -43,7 +43,7 @@ func TestSWEReXRoutes(t *testing.T) {
 			}
 			return fmt.Sprint(a.status, " ", ofThisMachine.ReplaceAllString(strings.ReplaceAll(a.body, id, "ID"), "X"))
 		}
-		if hers, none := ask("adasbox"), ask("nobodyx"); hers != none { // as long as the other
+		if hers, none := ask("adasbox"), ask("nobodyx"); hers != none { // both ids have the same length
 			t.Errorf("%s of ada's: %s\nand of nobody's: %s", route, hers, none)
 		}
 	}

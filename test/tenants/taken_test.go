@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestTakenNames: eve knows the names of sandboxes that are created on first use, as her own have the same. She shares
-// hers with ada, before ada has one. Ada and her users still get sandboxes of ada's, and eve gets nothing of theirs.
+// TestTakenNames: eve knows the names of sandboxes that are created on first use, because her own have the same names.
+// She shares hers with ada before ada has any. Ada and her users still get ada's own sandboxes, and eve gets nothing of
+// theirs.
 func TestTakenNames(t *testing.T) {
 	t.Parallel()
 	h := open(t)

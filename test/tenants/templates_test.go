@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestTemplates: eve learns nothing about ada's template and its sandbox, cannot start a sandbox from it by any field,
-// makes no template that reaches more than her token may, and shares none.
+// TestTemplates: eve learns nothing about ada's template and its sandbox, and cannot start a sandbox from it by any
+// field. She can make no template that reaches more than her token may, and can share none.
 func TestTemplates(t *testing.T) {
 	t.Parallel()
 	h := open(t)
@@ -54,7 +54,7 @@ func TestTemplates(t *testing.T) {
 	}
 	eve.want(t, "POST", "/v1/sandboxes", `{"sandboxId":"eves-box"}`)
 	eve.want(t, "POST", "/v1/templates", `{"name":"mine","from":"eves-box","filesOnly":true}`)
-	eve.want(t, "POST", "/v1/snapshots/mine/tag", `{"name":"adas-tmpl:v1","replace":true}`) // a name of her own
+	eve.want(t, "POST", "/v1/snapshots/mine/tag", `{"name":"adas-tmpl:v1","replace":true}`) // this name is eve's own
 	eve.want(t, "DELETE", "/v1/snapshots/adas-tmpl:v1", "")
 	ada.want(t, "POST", "/v1/sandboxes", `{"template":"adas-tmpl:v1"}`)
 	if a := ada.ask(t, "POST", "/v1/sandboxes", `{"template":"adas-tmpl:v1"}`); a.status != http.StatusTooManyRequests {

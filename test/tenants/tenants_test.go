@@ -51,7 +51,7 @@ var queries = map[string]string{
 	"/files": "path=secret",
 }
 
-// fine are routes that succeed for what never existed.
+// fine are routes that also succeed for something that never existed.
 var fine = []string{"DELETE /v1/sandboxes/{id}", "DELETE /v1/sandboxes/{id}/grants/{token}",
 	"GET /v1/sandboxes/{id}/processes/{process}/links", "DELETE /v1/sandboxes/{id}/processes/{process}/links/{link}"}
 
@@ -90,7 +90,7 @@ func TestEveryRoute(t *testing.T) {
 		if at(hers) != at(none) {
 			t.Errorf("%s of ada's: %s\nand of nobody's: %s", route, at(hers), at(none))
 		}
-		socket := strings.Contains(hers.body, "a WebSocket") // TestEverySocket is for those
+		socket := strings.Contains(hers.body, "a WebSocket") // TestEverySocket tests those
 		if !socket && hers.status != http.StatusNotFound && !slices.Contains(fine, route) {
 			t.Errorf("%s: %d %s: is the request whole? See bodies and queries", route, hers.status, hers.body)
 		}
@@ -141,7 +141,7 @@ func TestEverySocket(t *testing.T) {
 				said += string(b)
 			}
 		}
-		// Eve's own cancel can arrive before the answer: then that says no more.
+		// Eve's own cancel can arrive before the answer. That shows nothing, so the call is repeated.
 		answered := func(id string) (said string) {
 			for said = dial(id); strings.Contains(said, "the command was cancelled"); said = dial(id) {
 			}
@@ -203,7 +203,8 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestIdempotencyKey: eve does not get an answer that was ada's, wherever both send their tokens, and cannot use up a key.
+// TestIdempotencyKey: eve does not get ada's answer for the same key, however both send their tokens, and cannot use up
+// ada's key.
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	h := open(t)

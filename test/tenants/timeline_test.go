@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTimelines: eve cannot read the timeline of ada's sandbox, also when it is shared with her and when it is
-// destroyed, and learns nothing about ada's secrets from her own timeline. Ada sees what eve did.
+// TestTimelines: eve cannot read the timeline of ada's sandbox, not even when it is shared with her or destroyed. Her
+// own timeline shows nothing about ada's secrets. Ada sees what eve did.
 func TestTimelines(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain is three programs: the tests on the host, the machine's first process, and the tests in the machine, which
-// that process starts.
+// TestMain runs one of three programs: the tests on the host, the machine's first process, or the tests in the machine,
+// which that process starts.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getpid() == 1:
@@ -143,7 +143,7 @@ func doctor(t *testing.T) {
 	}
 }
 
-// limits checks that a sandbox gets no more than its limits, and that exceeding them is reported.
+// limits checks that a sandbox cannot use more than its limits, and that it is reported when it reaches one.
 func limits(t *testing.T, runtime string) {
 	sandbox := func(command string, flags ...string) string {
 		out, _ := run(t, nil, "hutch", append(append([]string{"run", "--no-stdin", "--runtime", runtime}, flags...), command)...)
@@ -171,7 +171,7 @@ func limits(t *testing.T, runtime string) {
 // grouped are tests of a driver's contract that depend on control groups.
 const grouped = "UsageIsSane|Recover|SweepKeepsClaimed"
 
-// contract runs tests of a driver's contract, named with bars between them.
+// contract runs those tests of a driver's contract whose names are in tests, separated by bars.
 func contract(t *testing.T, attr *syscall.SysProcAttr, tests, name string, args ...string) {
 	t.Helper()
 	out := pass(t, attr, name, append([]string{"-test.v", "-test.run=^(TestContract|TestDriver)$/^(" + tests + ")$"}, args...)...)

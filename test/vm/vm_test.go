@@ -40,7 +40,7 @@ func TestOnVersion2(t *testing.T) {
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-kernel", kernel(t), "-initrd", files(t),
 		"-append", "console=ttyS0 loglevel=2 panic=-1 cgroup_no_v1=all -- "+*pattern)
-	runtime.LockOSThread() // the parent, for Pdeathsig, is a thread
+	runtime.LockOSThread() // Pdeathsig is sent when the parent thread ends
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stderr = t.Output()
@@ -51,8 +51,8 @@ func TestOnVersion2(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// Its time limits use a clock that continues while other programs run, so it needs priority; without the right to
-	// that, it waits.
+	// The machine's time limits use a clock that continues while other programs run, so the machine needs priority.
+	// Without the right to raise it, the machine waits for other programs.
 	_ = syscall.Setpriority(syscall.PRIO_PROCESS, cmd.Process.Pid, -15)
 	result := "none, as the machine ended early"
 	for lines := bufio.NewScanner(console); lines.Scan(); {
@@ -66,7 +66,7 @@ func TestOnVersion2(t *testing.T) {
 	}
 }
 
-// kernel is the path of the kernel that the program "kernel" fetches.
+// kernel returns the path of the kernel that the program "kernel" fetches.
 func kernel(t *testing.T) string {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
@@ -83,7 +83,7 @@ func kernel(t *testing.T) string {
 	return path
 }
 
-// files is the path of the machine's root file system.
+// files returns the path of the machine's root file system.
 func files(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -121,7 +121,7 @@ func files(t *testing.T) string {
 	return f.Name()
 }
 
-// programs of the host that tests use in the machine.
+// programs are the host's programs that tests use in the machine.
 var programs = strings.Fields("bash cat chmod cp cut date dd df env false find grep head id kill ln ls mkdir mv nproc " +
 	"printf ps readlink rm seq sed setsid sleep sort stat tail tee timeout touch tr true uname uniq wc yes")
 

@@ -37,7 +37,7 @@ const Sandbox = lazy(loadSandbox)
 function loadAhead(): void {
   const place = location.pathname
   const entry = entries.find(({ path }) => place === path || place.startsWith(`${path}/`)) ?? entries[0]
-  void (place.startsWith("/sandboxes/") ? loadSandbox() : entry?.load())?.catch(() => undefined) // is tried again, and reported, when it is shown
+  void (place.startsWith("/sandboxes/") ? loadSandbox() : entry?.load())?.catch(() => undefined) // a failed load is tried again, and reported, when the page is shown
 }
 
 export function App() {

@@ -15,12 +15,12 @@ export function draftKey(person: string, kind: string, name: string): string {
   return `${keysOf(person)}${kind}/${name}`
 }
 
-/** The kind of a draft, and "" of another key. */
+/** The kind of a draft; "" if the key is not that of a draft. */
 export function draftKind(key: string): string {
   return key.startsWith(prefix) ? (key.split("/", 2)[1] ?? "") : ""
 }
 
-/** Stores a draft; false where the browser has no room, or the person has signed out. */
+/** Stores a draft. Returns false if the browser has no room, or the person has signed out. */
 export function putDraft(key: string, text: string): boolean {
   if (closed) return false
   try {
@@ -36,7 +36,7 @@ export function countDrafts(person: string, kind: string): number {
   return keys(person).filter((key) => draftKind(key) === kind).length
 }
 
-/** Removes the drafts of a person. The page keeps none from now on: it is loaded again. */
+/** Removes the drafts of a person. From now on, this page stores no drafts, until it is loaded again. */
 export function removeDrafts(person: string): void {
   closed = true
   keys(person).forEach((key) => localStorage.removeItem(key))

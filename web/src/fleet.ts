@@ -4,8 +4,9 @@ import { untilReturn } from "./reach"
 import { can, hutch, owner, signedIn } from "./session"
 import { Store } from "./store"
 
-// All sandboxes that the caller can see, live. One stream of GET /v1/stats feeds every page; records, which have what stats lack, are read
-// once, and again when there are new sandboxes. Neither wakes a sandbox. While the page is hidden the stream is closed.
+// All sandboxes that the caller can see, live. One stream of GET /v1/stats feeds every page. Records have the facts that stats lack; they
+// are read once, and again when there are new sandboxes. Neither stats nor records wake a sandbox. While the page is hidden the stream is
+// closed.
 
 /** A sandbox as the list shows it. A change makes a new object, so that only what changed is drawn again. */
 export interface Member {
@@ -32,7 +33,7 @@ export interface History {
   disk: Float32Array
   /** Bytes in a second, both ways. */
   network: Float32Array
-  /** When the newest reading was, in intervals. */
+  /** When the newest reading was, in intervals since 1970. */
   at: number
   /** Bytes so far, at the newest reading. */
   bytes: number
@@ -118,11 +119,11 @@ async function watch(signal: AbortSignal): Promise<void> {
   for await (const report of hutch.watchStats({ signal, interval })) {
     const again = report.full && last !== undefined
     applyReport(report)
-    if (again) void repeat("list", signal, () => loadRecords(signal)) // after a lost connection, a sandbox that no report has named can be gone
+    if (again) void repeat("list", signal, () => loadRecords(signal)) // after a lost connection, a sandbox that is in no report can be gone
   }
 }
 
-/** When sandboxes ended that were reported as destroyed: a list that was begun before can still have them. */
+/** When the sandboxes ended that were reported as destroyed. A list that was requested earlier can still have them. */
 const ended = new Map<string, number>()
 
 async function loadRecords(signal: AbortSignal): Promise<void> {
@@ -182,7 +183,7 @@ function applyReport(report: StatsReport): void {
   if (fleet.value.loaded) void readNew()
 }
 
-/** The member, if it is the sandbox of the stats: an id can be used again. */
+/** Returns the member if it is the same sandbox as that of the stats: an id can be used again for another sandbox. */
 function sameSandbox(member: Member | undefined, stats: Stats): Member | undefined {
   const created = member?.stats?.createdAt ?? member?.record?.createdAt
   return created !== undefined && Date.parse(created) === Date.parse(stats.createdAt) ? member : undefined
@@ -241,8 +242,8 @@ function newHistory(): History {
 }
 
 /**
- * Adds a reading of a report, which has what changed after the report before it. A sandbox that was not in that one had not changed: its
- * values stay, and its network was idle. Nothing is known about the time before the first report of a stream.
+ * Adds a reading from a report, which has what changed since the report before it. If the sandbox was not in earlier reports, it had not
+ * changed: its values stay, and its network was idle. Nothing is known about the time before the first report of a stream.
  */
 function addReading(history: History, stats: Stats, { time, after }: { time: number; after: number | undefined }): void {
   const at = slot(time)
@@ -260,7 +261,7 @@ function addReading(history: History, stats: Stats, { time, after }: { time: num
   history.bytes = total
 }
 
-/** Which interval a time is in, of those since 1970. */
+/** The number of the interval that a time is in, counted from 1970. */
 const slot = (time: number): number => Math.floor(time / 1000 / interval)
 
 /** Moves a series on by a number of readings; with 0, the newest is replaced. */

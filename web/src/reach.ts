@@ -1,8 +1,8 @@
 import { useSyncExternalStore } from "react"
 import { Store } from "./store"
 
-// Whether the server can be reached. A browser reports a connection that was closed, but not one over which nothing arrives any more, as after a
-// change of the network or behind a proxy that has lost it. So when nothing has arrived for a while, the page asks for /health, which needs no
+// Whether the server can be reached. A browser reports a closed connection, but not a dead one, over which nothing arrives any more, for example
+// after a change of the network, or when a proxy has lost it. So when nothing has arrived for a while, the page asks for /health, which needs no
 // token, counts against no limit and is not a use of the session. While the server does not answer, the page asks again and again.
 
 export interface Reach {
@@ -15,9 +15,9 @@ export interface Reach {
 
 const quietFor = 6000 // milliseconds without a byte, after which the page asks
 const late = 5000 // milliseconds after which a server that has not answered counts as unreachable
-const longest = 10_000 // milliseconds after which connections over which nothing has come meanwhile are given up
+const longest = 10_000 // milliseconds after which connections are given up, if nothing came over them meanwhile
 const pause = 2000 // milliseconds between two questions
-const dead = 60_000 // milliseconds after a return, in which requests can still get a connection that was cut off
+const dead = 60_000 // milliseconds after a return, in which a browser can still use dead connections for requests
 const everySecond = 1000
 
 /** A request under way, or a WebSocket. */
@@ -25,7 +25,7 @@ interface Line {
   began: number
   /** When something came over it last, in milliseconds since 1970. */
   heard: number
-  /** Whether it can be ended and made again without a trace on the server. */
+  /** Whether the request only reads, so that it can be ended and repeated. */
   reads: boolean
   end: () => void
 }
@@ -54,7 +54,7 @@ export function onReturn(back: () => void): () => void {
   })
 }
 
-/** Waits before another try: less if the server answers again meanwhile. */
+/** Waits before another try. The wait is shorter if the server answers again meanwhile. */
 export function untilReturn(ms: number): Promise<void> {
   return new Promise((resolve) => {
     const over = () => {
@@ -66,7 +66,7 @@ export function untilReturn(ms: number): Promise<void> {
   })
 }
 
-/** Makes a request that fails when its connection is given up. What arrives, and what fails, says whether the server can be reached. */
+/** Makes a request that fails when its connection is given up. Data that arrives, or an error, shows whether the server can be reached. */
 export async function listen(signal: AbortSignal | null | undefined, reads: boolean, send: (signal: AbortSignal) => Promise<Response>): Promise<Response> {
   const abort = new AbortController()
   const line: Line = { began: Date.now(), heard: 0, reads, end: () => { abort.abort(new TypeError("the connection was lost")) } }
@@ -92,7 +92,7 @@ export function listenTo(ws: WebSocket): void {
   const line: Line = { began: Date.now(), heard: 0, reads: true, end: () => {
     lines.delete(line)
     ws.close()
-    ws.dispatchEvent(new CloseEvent("close")) // a browser waits a minute for the other side to close it, too
+    ws.dispatchEvent(new CloseEvent("close")) // otherwise, a browser waits a minute for the other side to close it
   } }
   lines.add(line)
   ws.addEventListener("open", () => { hear(line) })
@@ -103,7 +103,7 @@ export function listenTo(ws: WebSocket): void {
   })
 }
 
-/** Asks the server once whether it is there. */
+/** Asks the server once, and returns whether it answers. */
 export async function answers(): Promise<boolean> {
   try {
     return (await fetch("/health", { cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(longest) })).ok
@@ -112,7 +112,7 @@ export async function answers(): Promise<boolean> {
   }
 }
 
-/** The same stream, of which each piece says that the server can be reached. */
+/** Returns the same stream. Each piece of it shows that the server can be reached. */
 function overheard(body: ReadableStream<Uint8Array>, line: Line): ReadableStream<Uint8Array> {
   const reader = body.getReader()
   return new ReadableStream({
@@ -145,7 +145,7 @@ function hear(line?: Line): void {
   const { reachable, since, returns } = reach.value
   if (reachable) return
   returned = heard
-  giveUp(since, false) // what was open can be dead, although the server answers
+  giveUp(since, false) // connections from before can be dead, although the server answers
   reach.set({ reachable: true, since, returns: returns + 1 })
 }
 
@@ -172,14 +172,14 @@ async function ask(): Promise<void> {
   asking = false
 }
 
-/** Ends the connections over which nothing has come since a time, so that what needs them begins again. */
+/** Ends the connections over which nothing has come since a time, so that their users begin again. */
 function giveUp(since: number, all: boolean): void {
   for (const line of lines) if (line.heard <= since && (all || line.reads)) line.end()
 }
 
 /**
  * After a return, ends requests that only read and have had no answer for long: a browser keeps connections for later requests, and does not know
- * which of them are dead. The next try gets another one.
+ * which of them are dead. The next try gets another connection.
  */
 function endStuck(): void {
   const now = Date.now()

@@ -4,9 +4,9 @@ import { removeDrafts } from "./drafts"
 import { listen, listenTo, onReturn } from "./reach"
 import { Store } from "./store"
 
-// Sign-in state, and the client of the server. The token is in a cookie that no script can read: the browser shows it, and this file adds
-// the session's CSRF value to each call and WebSocket. It is read at the time of the call, so handles of sandboxes stay valid after
-// the next sign-in.
+// Sign-in state, and the client of the server. The token is in a cookie that no script can read. The browser sends the cookie, and this
+// file adds the session's CSRF value to each call and WebSocket. The value is read at the time of the call, so handles of sandboxes stay
+// valid after the next sign-in.
 
 /** Who is signed in, as the server says. */
 export interface Session {
@@ -127,7 +127,7 @@ export async function resume(): Promise<void> {
   }
 }
 
-// A page that was opened while the server did not answer begins when it does.
+// If the page was opened while the server did not answer, it begins as soon as the server answers.
 onReturn(() => { if (signIn.value.state === "failed") void resume() })
 
 /** Signs in with a token, which the server keeps. */
@@ -172,7 +172,7 @@ function parse(text: string): unknown {
 
 /**
  * Makes a call of the SDK. If the same token has signed in again in another tab, the session has a new CSRF value: the call is repeated with
- * it. If another token has signed in there, the call fails, because it must not be made in that token's name.
+ * it. If another token has signed in there, the call fails, because it must not be made with that token.
  */
 async function call(input: RequestInfo | URL, init: RequestInit = {}): Promise<Response> {
   const response = await request(input, withSession(init))

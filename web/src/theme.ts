@@ -12,7 +12,7 @@ function saved(): Theme {
   return themes.find((t) => t === value) ?? "system"
 }
 
-/** Shows the page in the chosen theme. Style sheets follow the attribute data-theme, and without it the system. */
+/** Shows the page in the chosen theme. Style sheets follow the attribute data-theme or, without the attribute, the system. */
 export function applyTheme(): void {
   if (chosen.value === "system") delete document.documentElement.dataset["theme"]
   else document.documentElement.dataset["theme"] = chosen.value

@@ -40,7 +40,7 @@ from hutch._wire import time_of
 
 PATIENCE = 30.0
 
-#: How the outcome of a case begins that was not run for want of a program.
+#: The beginning of the outcome of a case that was not run, because a program is missing.
 MISSING = "there is no "
 
 
@@ -78,7 +78,7 @@ def json_of(value: Any) -> Any:
 
 
 def joined(output: list[Output]) -> list[dict[str, Any]]:
-    """Pieces of one stream that follow each other, as one."""
+    """Joins pieces of the same stream that follow each other."""
     pieces: list[tuple[str, bytes]] = []
     for o in output:
         if pieces and pieces[-1][0] == o.stream:

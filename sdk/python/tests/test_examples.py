@@ -23,7 +23,7 @@ programs = sorted(p for folder in ("examples/python", "skills/hutch/templates") 
 
 
 def need(*programs: str) -> None:
-    """Skips a test for want of programs, which the image host takes from this machine. CI has them."""
+    """Skips a test if programs are missing. The image host takes them from this machine; CI has them."""
     missing = [p for p in programs if shutil.which(p) is None]
     if missing and not os.environ.get("CI"):
         pytest.skip(f"there is no {', '.join(missing)}")

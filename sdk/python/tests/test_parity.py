@@ -1,4 +1,4 @@
-"""What the API takes, the SDK can give: each field of a request is sent by the call that makes it."""
+"""The SDK can send every field that the API accepts: each field of a request is sent by the call that makes the request."""
 
 from __future__ import annotations
 

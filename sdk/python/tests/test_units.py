@@ -111,7 +111,7 @@ def test_import_takes_only_what_is_named() -> None:
 
 
 def test_records_are_compiled_and_not_written_by_the_import() -> None:
-    """dataclass writes and compiles its functions at each import. There are a hundred records, which took most of its time."""
+    """dataclass writes and compiles its functions at each import. For a hundred records, that took most of the time of an import."""
     for name in _models.__all__:
         record = getattr(_models, name)
         for method in (record.__init__, record.__eq__, record.__repr__):
@@ -372,7 +372,7 @@ def test_a_resumable_stream_goes_on() -> None:
 
 
 class Silent(httpx.SyncByteStream):
-    """A body that stops in its middle, as behind a connection that is lost without a word."""
+    """A body that stops in the middle, like that of a connection that is lost without an error."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
@@ -720,7 +720,7 @@ def test_a_file_that_is_not_text_is_for_read_bytes() -> None:
 
 @contextlib.contextmanager
 def listening(answer: bytes) -> Iterator[int]:
-    """A server of one answer, whatever is asked."""
+    """A server that gives the same answer to every request."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:

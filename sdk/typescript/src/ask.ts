@@ -20,7 +20,7 @@ export interface AnswerFile {
   omitted: boolean
 }
 
-/** Output of the program of a question. */
+/** The answer to a question: the output of its program. */
 export interface AskResult extends Omit<Answer, "files"> {
   files: AnswerFile[]
 }
@@ -34,8 +34,8 @@ export type AskEvent =
   | { type: "complete"; answer: AskResult }
 
 /**
- * Asks, and reports each step; the last one is `complete`. Leaving early ends the question and its program. A lost connection ends it
- * too, and it is not asked twice.
+ * Asks a question, and reports each step; the last one is `complete`. Leaving early ends the question and its program. A lost
+ * connection ends them, too: the question is not asked twice.
  */
 export async function* streamAnswer(connection: Connection, question: string, options: AskOptions): AsyncGenerator<AskEvent, void, undefined> {
   const { signal, files, ...rest } = options

@@ -5,9 +5,9 @@ import type { Abortable, CreateRequest, Duration, Env, SandboxRecord } from "./t
 
 /** The settings of a new sandbox. None of them changes an existing sandbox. */
 export interface SandboxOptions extends Omit<CreateRequest, "sandboxId" | "sleepAfter" | "timeout" | "env"> {
-  /** Time without use after which it sleeps: seconds, or "30s", "10m", "3h"; default ten minutes. */
+  /** Time without use after which the sandbox sleeps: seconds, or "30s", "10m", "3h"; default ten minutes. */
   sleepAfter?: Duration
-  /** Hard lifetime, whose end destroys it: seconds, or "30s", "10m", "3h"; default none. */
+  /** Hard lifetime, after which it is destroyed: seconds, or "30s", "10m", "3h"; default none. */
   lifetime?: Duration
   /** Set for everything that runs inside. */
   env?: Env
@@ -53,7 +53,7 @@ export class SandboxBase {
   async ready(signal?: AbortSignal): Promise<void> {
     if (!this.#create) return
     this.#created ??= this.connection.json<SandboxRecord>("POST", "/v1/sandboxes", {
-      json: createRequest(this.id, this.#create), idempotent: true, // the same id is the same sandbox
+      json: createRequest(this.id, this.#create), idempotent: true, // the same id names the same sandbox
     }).catch((err: unknown) => {
       this.#created = undefined
       throw err
@@ -84,7 +84,7 @@ export class SandboxBase {
   }
 }
 
-/** Whether a text is an id. Any other in a path could lead elsewhere. */
+/** Whether a text is an id. Any other text in a path could make the path lead elsewhere. */
 export function isId(text: string): boolean {
   return /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(text)
 }

@@ -14,7 +14,7 @@ import type {
   Abortable, BackupRecord, Content, Duration, ImageRecord, InstanceType, SandboxRecord, SecretRecord, SecretRequest, Snapshot, SnapshotDiff, SnapshotTag, StatsReport, TemplateRequest, Usage, UsageQuery, UsageReport, Version, Volume, VolumeRequest,
 } from "./types.js"
 
-/** The other side of a comparison with a snapshot, and its extent. */
+/** What a snapshot is compared with, and which files. */
 export interface SnapshotDiffOptions {
   /** Another snapshot, by id or name. */
   to?: string
@@ -36,9 +36,9 @@ export interface ListSandboxesOptions extends Abortable {
   labels?: Readonly<Record<string, string>>
   createdAfter?: Date
   createdBefore?: Date
-  /** Leaves out resources and processes, which the server asks the sandboxes for. */
+  /** Leaves out resources and processes, for which the server must ask each sandbox. */
   brief?: boolean
-  /** How many the server answers at a time; default 100. */
+  /** How many sandboxes the server returns at a time; default 100. */
   pageSize?: number
 }
 
@@ -60,12 +60,12 @@ export class Hutch extends Operations {
     return new Sandbox(this.connection, id, options)
   }
 
-  /** Returns a handle on a sandbox that exists: no use of it creates one. */
+  /** Returns a handle on a sandbox that exists. Its methods never create a sandbox. */
   sandbox(id: string): Sandbox {
     return new Sandbox(this.connection, id)
   }
 
-  /** Creates a sandbox. Without an id the server chooses one; with the id of an existing sandbox, that one is returned. */
+  /** Creates a sandbox. Without an id, the server chooses one. With the id of an existing sandbox, returns that sandbox. */
   async create(options: SandboxOptions & { sandboxId?: string } & Abortable = {}): Promise<Sandbox> {
     const { sandboxId, signal, ...rest } = options
     const record = await this.connection.json<SandboxRecord>("POST", "/v1/sandboxes", {
@@ -91,8 +91,8 @@ export class Hutch extends Operations {
   }
 
   /**
-   * Answers a question with a program, which a model writes and a sandbox runs; with `code` no model is asked. A program that fails is an
-   * answer too.
+   * Answers a question with a program: a model writes it, and a sandbox runs it. With `code`, no model is asked. A program that fails is
+   * an answer too.
    *
    * ```ts
    * const { output } = await hutch.ask("What is the 100th prime number?")
@@ -103,36 +103,39 @@ export class Hutch extends Operations {
     throw new HutchError("unavailable", "the answer broke off: ask again")
   }
 
-  /** The same, with each step as it happens: the model's words, the program, its output, repairs, and last the answer. */
+  /** Like `ask`, with each step as it happens: the model's words, the program, its output, repairs, and last the answer. */
   askStream(question: string, options: AskOptions = {}): AsyncGenerator<AskEvent, void, undefined> {
     return streamAnswer(this.connection, question, options)
   }
 
   /**
-   * Lets a coding agent work on a repository, in a new sandbox, and waits for it. That sandbox is the session, and stays. An agent that fails has
+   * Lets a coding agent work on a repository, in a new sandbox, and waits for it. The sandbox is the session, and stays. An agent that fails has
    * a result too.
    *
    * ```ts
    * const { diff, sandboxId } = await hutch.runAgent("https://example.com/repo.git", "update the docs")
    * ```
    *
-   * An archive with the files, in place of the URL, is a tar archive, plain or compressed with gzip, or a zip archive.
+   * In place of the URL, you can give an archive with the files: tar, plain or compressed with gzip, or zip.
    */
   runAgent(repository: AgentSource, prompt: string, options: AgentOptions = {}): Promise<AgentResult> {
     return lastOf(this.runAgentStream(repository, prompt, options))
   }
 
-  /** The same, with each step as it happens. The agent continues when the loop is left: see {@link followAgent} and {@link stopAgent}. */
+  /**
+   * Like `runAgent`, with each step as it happens. The agent continues when the loop is left: {@link followAgent}, {@link
+   * stopAgent}.
+   */
   runAgentStream(repository: AgentSource, prompt: string, options: AgentOptions = {}): AsyncGenerator<AgentStep, void, undefined> {
     return streamAgents(this.connection, "POST", "/agents", agentCall(repository, prompt, options), agentResult)
   }
 
-  /** Lets several agents do the same at once, 1 to 16, each in a copy of one sandbox, and waits for all. */
+  /** Lets 1 to 16 agents do the same at once, each in a copy of one sandbox, and waits for all. */
   tryAgent(repository: AgentSource, prompt: string, tries: number, options: AgentOptions = {}): Promise<AgentTries> {
     return lastOf(this.tryAgentStream(repository, prompt, tries, options))
   }
 
-  /** The same, with each step as it happens. The agents continue when the loop is left: see {@link followTries}. */
+  /** Like `tryAgent`, with each step as it happens. The agents continue when the loop is left: see {@link followTries}. */
   tryAgentStream(repository: AgentSource, prompt: string, tries: number, options: AgentOptions = {}): AsyncGenerator<TriesStep, void, undefined> {
     return streamAgents(this.connection, "POST", "/agents/tries", agentCall(repository, prompt, options, tries), agentTries)
   }
@@ -142,7 +145,7 @@ export class Hutch extends Operations {
     return lastOf(this.followTriesStream(tries, options))
   }
 
-  /** The same, with each step from the beginning of the prompt. */
+  /** Like `followTries`, with each step from the beginning of the prompt. */
   followTriesStream(tries: string, options: AgentFollowOptions = {}): AsyncGenerator<TriesStep, void, undefined> {
     const { signal, definition } = options
     return streamAgents(this.connection, "GET", `/agents/${part(tries)}/tries`, { query: { definition }, signal }, agentTries)
@@ -153,7 +156,7 @@ export class Hutch extends Operations {
     return lastOf(this.promptAgentStream(session, prompt, options))
   }
 
-  /** The same, with each step as it happens. */
+  /** Like `promptAgent`, with each step as it happens. */
   promptAgentStream(session: string, prompt: string, options: AgentPromptOptions = {}): AsyncGenerator<AgentStep, void, undefined> {
     return streamAgents(this.connection, "POST", `/agents/${part(session)}`, { json: agentPrompt(prompt, options), signal: options.signal }, agentResult)
   }
@@ -163,7 +166,7 @@ export class Hutch extends Operations {
     return lastOf(this.followAgentStream(session, options))
   }
 
-  /** The same, with each step from the beginning of the prompt. */
+  /** Like `followAgent`, with each step from the beginning of the prompt. */
   followAgentStream(session: string, options: AgentFollowOptions = {}): AsyncGenerator<AgentStep, void, undefined> {
     const { signal, definition } = options
     return streamAgents(this.connection, "GET", `/agents/${part(session)}`, { query: { definition }, signal }, agentResult)
@@ -179,7 +182,10 @@ export class Hutch extends Operations {
     return this.connection.json("GET", "/v1/snapshots", options)
   }
 
-  /** Gives a snapshot or template another name. replace moves it from the one that has it, which is deleted if it has no other. */
+  /**
+   * Gives a snapshot or template another name. `replace` takes the name from the snapshot that has it, and deletes that snapshot if this
+   * was its only name.
+   */
   tagSnapshot(snapshot: string, name: string, options: Abortable & Omit<SnapshotTag, "name"> = {}): Promise<Snapshot> {
     const { signal, ...rest } = options
     return this.connection.json("POST", `/v1/snapshots/${part(snapshot)}/tag`, { json: { name, ...rest }, signal })
@@ -191,7 +197,7 @@ export class Hutch extends Operations {
     return this.connection.json("GET", `/v1/snapshots/${part(snapshot)}/diff`, { query, signal })
   }
 
-  /** Deletes a snapshot or template, by its id or its last name. A name of several is only removed. */
+  /** Deletes a snapshot or template, by its id or its only name. If it has several names, only the given name is removed. */
   deleteSnapshot(snapshot: string, options: Abortable = {}): Promise<void> {
     return this.connection.json("DELETE", `/v1/snapshots/${part(snapshot)}`, options)
   }
@@ -285,15 +291,15 @@ export class Hutch extends Operations {
     return this.connection.json("GET", "/v1/usage/history", { query: { from, to, by: by?.join(",") }, signal })
   }
 
-  /** The present usage of sandboxes. It wakes none. */
+  /** The present usage of sandboxes. It wakes no sandbox. */
   stats(options: Abortable = {}): Promise<StatsReport> {
     return this.connection.json("GET", "/v1/stats", options)
   }
 
   /**
-   * Reports the usage of sandboxes: first of all, then of those that changed. A report that is `full` replaces the earlier ones. One that
-   * is `partial` comes at once, with what is new or gone, or has another status or health. The interval of the others is a duration; default
-   * 2 seconds. A lost connection is opened again.
+   * Reports the usage of sandboxes: first of all sandboxes, then of those that changed. A report that is `full` replaces the earlier
+   * reports. A `partial` report comes at once, with the sandboxes that are new or gone, or have another status or health. The interval is
+   * the shortest time between the other reports; default 2 seconds. A lost connection is opened again.
    */
   async *watchStats(options: Abortable & { interval?: Duration } = {}): AsyncGenerator<StatsReport, void, undefined> {
     const { signal } = options

@@ -7,7 +7,7 @@ import type { Abortable, CodeContextRecord, CodeError, CodeResult, Env, Output, 
 export class Result {
   /** The forms by MIME type. Text is text, images and PDF are base64, JSON is itself. */
   readonly data: Readonly<Record<string, unknown>>
-  /** Whether this is the value of the last expression; else it was displayed. */
+  /** Whether this is the value of the last expression; other values were displayed by the code. */
   readonly isMain: boolean
 
   constructor(r: CodeResult) {
@@ -66,7 +66,7 @@ export interface OutputMessage {
 
 /** How code runs. */
 export interface RunOptions extends Abortable {
-  /** The context to run in; default: that of the language. */
+  /** The context to run in; default: the context of the language. */
   context?: string | { readonly id: string }
   /** python, javascript, typescript or bash; default: the language of the context, else python. */
   language?: string

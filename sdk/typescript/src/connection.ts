@@ -7,11 +7,14 @@ import type { Abortable, Content } from "./types.js"
 export interface ConnectionOptions {
   /** The URL of the server; default: HUTCH_URL of the environment, else http://127.0.0.1:7700. */
   url?: string | undefined
-  /** The token of the server; default: HUTCH_TOKEN of the environment. An empty text sends no token, not that of the environment. */
+  /**
+   * The token of the server; default: HUTCH_TOKEN of the environment. With an empty text, no token is sent, not even that of the
+   * environment.
+   */
   token?: string | undefined
-  /** Makes the calls; default: the global fetch. It reports the progress of uploads if it ends in {@link fetchWithProgress}. */
+  /** Makes the calls; default: the global fetch. It can report the progress of uploads if it calls {@link fetchWithProgress}. */
   fetch?: typeof fetch | undefined
-  /** Opens WebSockets; default: the global WebSocket. Node 20 has none: give that of the package ws. */
+  /** Opens WebSockets; default: the global WebSocket. Node 20 has none: give it the one of the package ws. */
   WebSocket?: WebSocketConstructor | undefined
   /** How often a call is sent again after a failure that allows it; default 3. */
   retries?: number | undefined
@@ -90,7 +93,7 @@ export class Connection {
     }
   }
 
-  /** Makes a call and returns the answer, which was a success. */
+  /** Makes a call, and returns the answer if it is a success. */
   async send(method: string, path: string, call: Call = {}): Promise<Response> {
     const idempotent = call.idempotent ?? (method !== "POST" && method !== "PATCH")
     const most = replayable(call) ? (this.#options.retries ?? 3) : 0
@@ -119,7 +122,7 @@ export class Connection {
     return ws
   }
 
-  /** Makes a request of a server in a sandbox, by the path of its preview. The answer is the program's, whatever its status. */
+  /** Sends a request to a server in a sandbox, by the path of its preview. The answer is the program's, whatever its status. */
   async preview(label: string, path: string, init: RequestInit): Promise<Response> {
     if (init.redirect === "follow") {
       throw new HutchError("unsupported", "redirects of a server inside are not followed, as they could take the token to another host: read the header Location")
@@ -221,7 +224,7 @@ function parse(text: string): unknown {
   }
 }
 
-/** Waits, or until the signal is aborted. */
+/** Waits for a time, or until the signal is aborted. */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const fail = () => {

@@ -40,7 +40,7 @@ export function inSeconds(d: Duration): number {
   return Number(m[1]) * unit
 }
 
-/** Milliseconds as a number of seconds; undefined stays so. */
+/** Milliseconds as a number of seconds; undefined stays undefined. */
 export function fromMilliseconds(ms: number | undefined): number | undefined {
   return ms === undefined ? undefined : ms / 1000
 }

@@ -94,7 +94,7 @@ export class SandboxFiles extends SandboxBase {
     return this.connection.address(this.path("files", "content"), { path })
   }
 
-  /** The URL of a folder as an archive, as {@link SandboxFiles.fileURL} is that of a file. */
+  /** The URL of a folder as an archive. Like {@link SandboxFiles.fileURL}, it has no token. */
   archiveURL(path: string, format: "tar" | "tar.gz" | "zip" = "tar"): string {
     return this.connection.address(this.path("files", "archive"), { path, format })
   }
@@ -146,7 +146,7 @@ export class SandboxFiles extends SandboxBase {
     return list.files
   }
 
-  /** Describes a file, without following a last link. */
+  /** Describes a file. If the path is a link, describes the link itself. */
   stat(path: string, options: Abortable = {}): Promise<FileInfo> {
     return this.json("GET", ["files", "stat"], { query: { path }, signal: options.signal })
   }
@@ -162,7 +162,7 @@ export class SandboxFiles extends SandboxBase {
     }
   }
 
-  /** Replaces text that is in a file exactly once or, with replaceAll, at least once. */
+  /** Replaces a text in a file. The text must be there exactly once or, with replaceAll, at least once. */
   editFile(path: string, oldText: string, newText: string, options: Abortable & { replaceAll?: boolean } = {}): Promise<Edit> {
     const { signal, ...rest } = options
     return this.json("POST", ["files", "edit"], { json: { path, oldText, newText, ...rest }, signal })

@@ -14,7 +14,7 @@ export interface AuditOptions extends Abortable {
   token?: string
   owner?: string
   sandbox?: string
-  /** A verb, such as "Exec", in upper or lower case. */
+  /** An operation, such as "Exec", in upper or lower case. */
   verb?: string
   /** "ok", "canceled", "interrupted", or the kind of an error. */
   result?: string
@@ -87,7 +87,7 @@ export class Operations {
     return this.connection.json("DELETE", `/v1/owners/${part(owner)}`, options)
   }
 
-  /** Lists the machines of the server. A server that is not a fleet lists itself. Needs the scope admin, as all calls about nodes do. */
+  /** Lists the machines of the server. A server outside of a fleet lists itself. Needs the scope admin, as all calls about nodes do. */
   listNodes(options: Abortable = {}): Promise<NodeList> {
     return this.connection.json("GET", "/v1/nodes", options)
   }
@@ -146,7 +146,7 @@ export class Operations {
     }
   }
 
-  /** Gets an image from its registry. */
+  /** Pulls an image from its registry. */
   async pullImage(image: string, options: PullOptions = {}): Promise<ImageRecord> {
     const { signal, onProgress, ...rest } = options
     const json: PullRequest = { image, ...rest }
@@ -159,7 +159,7 @@ export class Operations {
     throw new HutchError("unavailable", `the pull of ${image} has no end: the connection was lost; pull it again`)
   }
 
-  /** Makes an image of a Dockerfile, which is in the context, or the text `dockerfile`. Each RUN is a command in a sandbox. */
+  /** Builds an image from a Dockerfile, which is a file in the context or the text `dockerfile`. Each RUN is a command in a sandbox. */
   async buildImage(options: BuildOptions): Promise<ImageRecord> {
     const { signal, context, onProgress, ...request } = options
     const form = new FormData()

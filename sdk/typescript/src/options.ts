@@ -1,6 +1,6 @@
 import { HutchError } from "./error.js"
 
-/** Refuses options that a method does not have, by name: without them, it would do something else than the caller asked for. */
+/** Refuses options that a method does not have, and names them. If it ignored them, it would not do what the caller asked for. */
 export function checkOptions(method: string, options: object, known: readonly string[]): void {
   const given = options as Readonly<Record<string, unknown>>
   const unknown = Object.keys(given).filter((name) => given[name] !== undefined && !known.includes(name))

@@ -7,7 +7,7 @@ import type { Abortable, ExecRequest, ExecResult, Output } from "./types.js"
 /** A piece of output, in the order in which the program wrote it. */
 export interface OutputEvent {
   type: "stdout" | "stderr"
-  /** The text. A character whose bytes come in two pieces is in the later one. */
+  /** The text. A character that is split over two pieces is in the later piece. */
   data: string
   /** The exact bytes. */
   bytes: Uint8Array
@@ -59,7 +59,7 @@ const grace = 60_000
 const firstPause = 50
 const maxPause = 2000
 
-/** Where a stream of events continues after its connection was lost. */
+/** How a stream of events is opened, also after its connection was lost. */
 interface Source extends Abortable {
   /** Opens the stream at the last position; undefined when it cannot be continued. */
   open: () => Promise<Response> | undefined
@@ -68,8 +68,8 @@ interface Source extends Abortable {
 }
 
 /**
- * The events of a stream to its end, over any number of connections. It gives up when none succeeds for a minute. An event
- * named error ends it with that error.
+ * The events of a stream to its end, over any number of connections. It gives up when no connection succeeds for a minute.
+ * An event named error ends the stream with that error.
  */
 export async function* follow(connection: Connection, source: Source): AsyncGenerator<ServerEvent, void, undefined> {
   let pause = firstPause, alive = Date.now(), cause: unknown
@@ -105,7 +105,7 @@ export async function* follow(connection: Connection, source: Source): AsyncGene
 export interface ExecSource extends Abortable {
   /** The path of the sandbox's commands. */
   path: string
-  /** The request that starts it; without one, it runs already. */
+  /** The request that starts the command; without a request, the command runs already. */
   request?: ExecRequest
   /** The id of a command that runs already, and where to continue. */
   id?: string
@@ -151,7 +151,7 @@ export async function* streamExec(connection: Connection, source: ExecSource): A
   }
 }
 
-/** Starts a command that can be resumed. Where too many of those run already, it starts one that ends with its connection. */
+/** Starts a command that can be resumed. If too many of those run already, the new command ends with its connection. */
 async function begin(connection: Connection, path: string, request: ExecRequest, must: boolean, signal: AbortSignal | undefined): Promise<Response> {
   try {
     return await connection.send("POST", path, { json: { ...request, resumable: true }, accept, signal })

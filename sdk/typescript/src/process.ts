@@ -81,7 +81,7 @@ export class ProcessHandle {
     return this.#sandbox.json("POST", ["processes", this.id, "resize"], { json: { columns, rows }, signal: options.signal, idempotent: true })
   }
 
-  /** Makes a link with which anyone can watch the terminal, and do nothing else, for a number of seconds; default 3600. */
+  /** Makes a link with which anyone can watch the terminal, but do nothing else. The lifetime is in seconds; default 3600. */
   share(lifetime?: number, options: Abortable = {}): Promise<SharedTerminal> {
     return this.#sandbox.json("POST", ["processes", this.id, "links"], { json: lifetime === undefined ? {} : { lifetime }, signal: options.signal })
   }
@@ -136,7 +136,7 @@ export class ProcessHandle {
     return { line, cursor: result.cursor ?? 0, ...(match ? { match } : {}) }
   }
 
-  /** Waits until something listens on the port; with a path, until an HTTP GET of it is answered with the status. */
+  /** Waits until something listens on the port. With a path, waits until the server answers a GET of that path with the status. */
   async waitForPort(port: number, options: WaitOptions & { path?: string; status?: number } = {}): Promise<void> {
     await this.#wait({ ...more(options), port }, `port ${String(port)}`, options)
   }
@@ -202,7 +202,7 @@ export class Process extends ProcessHandle {
   }
 }
 
-/** The options of a wait that are sent. Those that no type names are sent, too: the server refuses them by name. */
+/** The options of a wait that are sent. Unknown options are sent, too: the server refuses them by name. */
 function more(options: WaitOptions): WaitRequest {
   return defined(without(options, "timeout", "signal"))
 }

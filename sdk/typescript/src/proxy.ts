@@ -3,8 +3,8 @@ export interface ProxyOptions {
   /** The URL of the server. */
   url: string
   /**
-   * The domain of its previews, as `hutch serve --preview-domain` has it. Without it previews are asked for by their paths on the
-   * server, and the cookies that programs set are lost.
+   * The domain of its previews, as `hutch serve --preview-domain` has it. Without it, previews are requested by their paths on
+   * the server, and the cookies that programs set are lost.
    */
   previewDomain?: string | undefined
   fetch?: typeof fetch | undefined
@@ -12,7 +12,7 @@ export interface ProxyOptions {
 
 const label = /^([1-9]\d{0,4})-([a-z0-9-]+)-([a-z0-9_]{1,16})$/
 
-/** What the host name of a preview says; null for other names. */
+/** The parts of a preview's host name; null for other names. */
 export function parsePreviewHost(hostname: string): { port: number; sandboxId: string; token: string; label: string } | null {
   const [first = "", ...rest] = hostname.toLowerCase().split(".")
   const m = label.exec(first)
@@ -48,10 +48,10 @@ function previewURL(label: string, { url, previewDomain }: ProxyOptions): string
   return `${domain.protocol}//${label}.${domain.host}`
 }
 
-/** The policy that keeps pages below a path of the server apart. Below a host of its own a page needs none. */
+/** The policy that isolates pages below a path of the server. A page with its own host does not need it. */
 const apart = "sandbox allow-scripts"
 
-/** The answer as it is below a host of its own. */
+/** Changes an answer for a preview that has its own host. */
 export function withoutPath(answer: Response, prefix: string): Response {
   const location = answer.headers.get("Location")
   const policy = answer.headers.get("Content-Security-Policy")
@@ -61,7 +61,7 @@ export function withoutPath(answer: Response, prefix: string): Response {
   const headers = new Headers(answer.headers)
   if (moved !== null) headers.set("Location", moved)
   if (isApart) headers.delete("Content-Security-Policy")
-  // The body has been decoded, so these are not about it any more.
+  // The body has been decoded, so these headers no longer describe it.
   headers.delete("Content-Encoding")
   headers.delete("Content-Length")
   const empty = answer.status === 204 || answer.status === 205 || answer.status === 304

@@ -18,7 +18,7 @@ import type {
 export interface ExecOptions extends Abortable, Pick<ExecRequest, "args" | "user" | "secrets" | "maxOutput" | "sessionId"> {
   /** Default /workspace. */
   cwd?: string
-  /** Added to the sandbox's variables, which it overrides. */
+  /** Added to the sandbox's variables; a variable here overrides the sandbox's. */
   env?: Env
   /** Milliseconds; default 30,000. At its end the command and everything that it started are killed. */
   timeout?: number
@@ -28,7 +28,7 @@ export interface ExecOptions extends Abortable, Pick<ExecRequest, "args" | "user
   language?: string
 }
 
-/** How a command runs whose output is read as it comes. */
+/** The options of a command whose output is read as it comes. */
 export interface ExecStreamOptions extends ExecOptions {
   /** The command continues for a minute when the loop is left early: see {@link Sandbox.resumeExec}. */
   keep?: boolean
@@ -91,18 +91,18 @@ export class Sandbox extends SandboxFiles {
     yield* streamExec(this.connection, { path: this.path("exec"), request: this.#command(command, rest), keep, signal: rest.signal })
   }
 
-  /** Continues with a command of execStream with keep, after the cursor of the last event that was seen. */
+  /** Continues with a command that execStream started with `keep`, after the cursor of the last event that was seen. */
   resumeExec(execId: string, options: Abortable & { cursor?: number } = {}): AsyncGenerator<ExecEvent, void, undefined> {
     return streamExec(this.connection, { path: this.path("exec"), id: checkExec(execId), keep: true, ...options })
   }
 
-  /** Kills a command of execStream with everything that it started. */
+  /** Kills a command that execStream started, with everything that the command started. */
   cancelExec(execId: string, options: Abortable = {}): Promise<void> {
     return this.json("DELETE", ["exec", checkExec(execId)], options)
   }
 
   #command(command: string, options: ExecCallbacks): ExecRequest {
-    // An option that no type names is sent, too: the server refuses it by name.
+    // Unknown options are sent, too: the server refuses them by name.
     const { env, timeout, stdin, ...rest } = without(options, "signal", "onOutput")
     const request: ExecRequest = defined({ ...rest, command })
     const variables = mergeEnv(env), limit = fromMilliseconds(timeout)
@@ -140,7 +140,7 @@ export class Sandbox extends SandboxFiles {
       return new Process(this, await this.process(id).info(options))
     } catch (err) {
       if (!HutchError.is(err, "not_found")) throw err
-      await this.info(options) // which fails if the sandbox is missing
+      await this.info(options) // fails if the sandbox is missing
       return null
     }
   }
@@ -167,7 +167,7 @@ export class Sandbox extends SandboxFiles {
     return new Session(this, await this.createCodeContext({ ...options, language: "bash" }))
   }
 
-  /** Returns a handle on a session, which its first command creates if it is missing. */
+  /** Returns a handle on a session. Its first command creates the session if it is missing. */
   getSession(id: string): Session {
     return new Session(this, { id })
   }
@@ -229,7 +229,7 @@ export class Sandbox extends SandboxFiles {
     return this.json("GET", ["languages"], options)
   }
 
-  /** Opens a terminal: a new shell, or that of a process that has one. */
+  /** Opens a terminal: of a new shell, or of a process that has a terminal. */
   async terminal(options: TerminalOptions = {}): Promise<Terminal> {
     const { processId, command = "bash", columns = 80, rows = 24, cwd, env, signal, cursor, window, catchUp, ...unknown } = options
     checkOptions("terminal", unknown, []) // a browser does not say why the server refuses a WebSocket
@@ -265,8 +265,8 @@ export class Sandbox extends SandboxFiles {
   }
 
   /**
-   * Reports servers in the sandbox that listen: first those that do already, then each that begins or ends. A lost connection is
-   * opened again, and then the servers that listen are reported once more.
+   * Reports servers in the sandbox: first those that listen already, then each server that begins to listen or stops. A lost
+   * connection is opened again, and then all listening servers are reported once more.
    */
   async *watchPorts(options: Abortable = {}): AsyncGenerator<PortEvent, void, undefined> {
     const { signal } = options
@@ -287,12 +287,12 @@ export class Sandbox extends SandboxFiles {
     return answer.valid
   }
 
-  /** Signs a URL with which anybody can open an exposed port for a while; default an hour. */
+  /** Signs a URL with which anyone can open an exposed port for a while; default an hour. */
   linkPort(port: number, lifetime: Duration = "1h", options: Abortable = {}): Promise<PortLink> {
     return this.json("POST", ["ports", String(port), "link"], { json: { lifetime: inSeconds(lifetime) }, signal: options.signal })
   }
 
-  /** Opens a WebSocket of a server inside, whose port is exposed and public. */
+  /** Opens a WebSocket to a server in the sandbox. The port must be exposed and public. */
   async wsConnect(port: number, path = "/", protocols: string[] = []): Promise<WebSocket> {
     const exposed = (await this.getExposedPorts()).find((p) => p.port === port)
     if (!exposed) throw new HutchError("conflict", `port ${String(port)} is not exposed: call exposePort first`, { data: { port } })
@@ -301,15 +301,15 @@ export class Sandbox extends SandboxFiles {
   }
 
   /**
-   * Makes a request of a server inside, as its own client would, and returns its answer whatever the status. A port that is not
-   * exposed becomes a private one: only tokens of the Hutch server open it.
+   * Sends a request to a server in the sandbox, as a client of that server would, and returns the answer whatever its status. A
+   * port that is not exposed is first exposed as private: only tokens of the Hutch server open it.
    */
   async fetch(port: number, path = "/", init: RequestInit = {}): Promise<Response> {
     const exposed = (await this.getExposedPorts()).find((p) => p.port === port) ?? await this.exposePort(port, { access: "private" })
     return this.connection.preview(previewLabel(exposed.url), path.startsWith("/") ? path : `/${path}`, init)
   }
 
-  /** Connects with a port inside by TCP. Binary messages are bytes, both ways; an empty one ends its direction. */
+  /** Connects with a port inside by TCP. Binary messages are bytes, both ways; an empty message ends its direction. */
   async tcpConnect(port: number): Promise<WebSocket> {
     await this.ready()
     return this.connection.socket(this.path("ports", String(port), "connect"))
@@ -371,8 +371,8 @@ export class Sandbox extends SandboxFiles {
   }
 
   /**
-   * Sets environment variables of the sandbox; undefined removes one, and the others are kept. All programs that start from now on have
-   * them, and code contexts and sessions from their next run on.
+   * Sets environment variables of the sandbox; undefined removes one, and the others are kept. Programs that start from now on have the
+   * variables; code contexts and sessions have them from their next run on.
    */
   async setEnvVars(env: Env, options: Abortable = {}): Promise<void> {
     const changes = Object.fromEntries(Object.entries(env).map(([name, value]) => [name, value ?? null]))
@@ -418,8 +418,8 @@ export class Sandbox extends SandboxFiles {
   }
 
   /**
-   * Puts the sandbox to sleep now, with its memory if the runtime can save it, and waits until it sleeps. A sandbox that stays in use is
-   * refused, and one with background processes too if memory cannot be saved. With filesOnly, only the files are kept, and the processes end.
+   * Puts the sandbox to sleep now, with its memory if the runtime can save it, and waits until it sleeps. The call fails if the sandbox stays
+   * in use, or if it has background processes and the memory cannot be saved. With filesOnly, only the files are kept, and the processes end.
    */
   hibernate(options: Abortable & { filesOnly?: boolean } = {}): Promise<SandboxRecord> {
     const { signal, ...json } = options
@@ -447,8 +447,8 @@ export class Sandbox extends SandboxFiles {
   }
 
   /**
-   * Destroys the sandbox with its content. A sandbox that is destroyed already is not an error. The next use creates a new one. Without
-   * force, a sandbox with running background processes is refused; force is the default.
+   * Destroys the sandbox with its content. A sandbox that is destroyed already is not an error. The next use creates a new one. The
+   * default is force; without it, the call fails while background processes run.
    */
   async destroy(options: Abortable & { force?: boolean } = {}): Promise<Destruction> {
     this.forget()
@@ -463,7 +463,7 @@ export class Sandbox extends SandboxFiles {
 }
 
 function runRequest(code: string, options: RunOptions): RunRequest {
-  // An option that no type names is sent, too: the server refuses it by name.
+  // Unknown options are sent, too: the server refuses them by name.
   const { context, env, envVars, timeout, ...rest } = without(options, "signal", "onStdout", "onStderr", "onResult", "onError")
   const contextId = context === undefined || typeof context === "string" ? context : context.id
   return defined({ ...rest, code, contextId, env: mergeEnv(env, envVars), timeout: fromMilliseconds(timeout) })
@@ -490,12 +490,12 @@ export class Session {
     this.id = context.id
   }
 
-  /** As {@link Sandbox.exec}, in the session. */
+  /** Like {@link Sandbox.exec}, in the session. */
   exec(command: string, options: Omit<ExecCallbacks, "sessionId"> = {}): Promise<CommandResult> {
     return this.sandbox.exec(command, { ...options, sessionId: this.id })
   }
 
-  /** As {@link Sandbox.execStream}, in the session. */
+  /** Like {@link Sandbox.execStream}, in the session. */
   execStream(command: string, options: Omit<ExecStreamOptions, "sessionId"> = {}): AsyncGenerator<ExecEvent, void, undefined> {
     return this.sandbox.execStream(command, { ...options, sessionId: this.id })
   }

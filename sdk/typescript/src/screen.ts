@@ -9,7 +9,7 @@ export interface Region extends Point {
   height: number
 }
 
-/** Where a wheel scrolls. */
+/** The direction in which the wheel scrolls. */
 export type ScrollDirection = NonNullable<ScreenAction["scroll_direction"]>
 
 /** A picture of the screen, or of a part of it. */
@@ -26,7 +26,7 @@ export class Screenshot {
     this.height = header.getUint32(20)
   }
 
-  /** The PNG as models take it. */
+  /** The PNG in base64, as models expect it. */
   get base64(): string {
     return toBase64(this.png)
   }
@@ -39,7 +39,8 @@ export interface ControlResult extends ScreenRecord {
 }
 
 /**
- * The screen of a sandbox: {@link Sandbox.screen}. Methods that change something start it. Methods that only read fail with `conflict` without one.
+ * The screen of a sandbox: {@link Sandbox.screen}. Methods that change something start it. Methods that only read fail with `conflict` if there is
+ * no screen.
  *
  * ```ts
  * await box.screen.open("https://example.com")
@@ -75,7 +76,8 @@ export class Screen {
 
   /**
    * Does actions in their order. They have the form of the computer-use tool that models are trained on, so a model's request can be passed on
-   * unchanged. The answer comes when the screen has taken them; programs draw later. If an action fails, those before it have been done.
+   * unchanged. The answer comes when the screen has received them; programs draw later. If an action fails, the actions before it have been
+   * done.
    */
   async do(actions: readonly ScreenAction[], options: Abortable = {}): Promise<ControlResult> {
     const { image, ...screen } = await this.#sandbox.json<ScreenResult>("POST", ["screen", "actions"], { json: { actions }, signal: options.signal })
@@ -141,14 +143,16 @@ export class Screen {
     return this.#sandbox.json("PUT", ["screen", "clipboard"], { json: { text }, signal: options.signal })
   }
 
-  /** Opens a page in a browser on the screen. The process is the browser, or the program that passes the page to one that runs. */
+  /**
+   * Opens a page in a browser on the screen. The returned process is the browser, or a program that passes the page to a running browser.
+   */
   open(url: string, options: Abortable = {}): Promise<ProcessRecord> {
     return this.#sandbox.json("POST", ["screen", "open"], { json: { url }, signal: options.signal })
   }
 
   /**
-   * Connects a viewer: a WebSocket of binary messages that speaks RFB 3.8, VNC's protocol, as noVNC takes it: `new RFB(element, await
-   * box.screen.view())`. Without control it only watches.
+   * Connects a viewer: a WebSocket of binary messages that speaks RFB 3.8, VNC's protocol, as noVNC expects it: `new RFB(element,
+   * await box.screen.view())`. Without control it only watches.
    */
   async view(options: { control?: boolean } = {}): Promise<WebSocket> {
     await this.#sandbox.ready()

@@ -40,7 +40,7 @@ interface Screen {
  */
 export class Terminal implements AsyncIterable<Uint8Array> {
   readonly processId: string
-  /** The process's record when it has ended. It fails when the connection was lost, or closed before. */
+  /** The record of the process when it has ended. Fails if the connection is lost or closed before that. */
   readonly exited: Promise<ProcessRecord>
   /** The position after the output that was read. To connect again where this stopped, give it as cursor. */
   cursor = 0

@@ -79,7 +79,7 @@ export type Point = Schemas["Point"]
 export type ScreenAction = Schemas["ScreenAction"]
 export type ScreenRecord = Schemas["Screen"]
 export type ScreenRequest = Schemas["ScreenRequest"]
-/** The answer of the API, whose image is base64. */
+/** The answer of the API, with the image in base64. */
 export type ScreenResult = Schemas["ControlResult"]
 export type SecretRecord = Schemas["Secret"]
 export type SecretRequest = Schemas["SecretRequest"]

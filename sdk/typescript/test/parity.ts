@@ -1,5 +1,5 @@
-// What the API takes, the SDK can give. The types are checked, and nothing runs: a field of a request that no option names is an error of
-// tsc, and so is a reason for a field that an option does name.
+// The SDK has an option for each field that the API accepts. The types are checked, and nothing runs. tsc fails for a field of a request
+// that no option sets, and for a listed exception that an option does set.
 import type { AgentOptions } from "../src/agent.js"
 import type { SandboxOptions } from "../src/base.js"
 import type { Hutch } from "../src/client.js"

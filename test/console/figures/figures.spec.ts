@@ -1,4 +1,5 @@
-// Measures the console beside a baseline of the same run, on a server with 1,000 sandboxes: npm run figures. docs/performance.md describes them.
+// Measures the console, and a baseline in the same run, on a server with 1,000 sandboxes: npm run figures. docs/performance.md describes the
+// figures.
 import { spawn } from "node:child_process"
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
@@ -29,7 +30,7 @@ test.afterAll(async () => {
   await stop()
 })
 
-/** A page that is drawn without a script and without a server: rows like those of the list. */
+/** A page with rows like those of the list. It is drawn without a script and without a server. */
 const staticPage = `<!doctype html><title>baseline</title><style>body{margin:0;font:14px sans-serif}main{height:100vh;overflow:auto}div{height:52px;border-bottom:1px solid #ddd}</style>
 <main>${Array.from({ length: sandboxCount }, (_, i) => `<div>${nameOf(i)} running 0.1% 12 MiB</div>`).join("")}</main>`
 

@@ -13,7 +13,7 @@ const program = process.env["HUTCH_PROGRAM"] ?? join("..", "..", "bin", "hutch")
 let server: ChildProcess | undefined
 let dir = ""
 
-/** Starts a server with the sandboxes, of which every fiftieth runs a program that starts others. */
+/** Starts a server with the sandboxes. Every fiftieth sandbox runs a program that starts others. */
 export async function start(): Promise<void> {
   dir = mkdtempSync(join(tmpdir(), "hutch-figures-"))
   const flags = ["--quiet", "--listen", new URL(url).host, "--data", join(dir, "data"), "--runtime", "native", "--destroy-on-exit", "--cold-compilers", "--pool", "0", "--max-sandboxes", String(2 * sandboxCount)]

@@ -28,11 +28,11 @@ test("files are listed live, edited, renamed and deleted @runtimes", async ({ pa
   await expect(file(page, "main.py")).toBeVisible()
   expect(await sh(id, "cat main.py")).toBe("print(1)\nprint(2)\n")
 
-  await sh(id, "echo hello > new.txt; echo 'print(3)' > main.py") // nothing was typed: the editor follows
+  await sh(id, "echo hello > new.txt; echo 'print(3)' > main.py") // nothing was typed, so the editor shows the new content
   await expect(file(page, "new.txt")).toBeVisible()
   await expect(editor(page, "main.py")).toContainText("print(3)")
 
-  await file(page, "windows.txt").click() // its ends of lines stay
+  await file(page, "windows.txt").click() // its line ends are kept
   await editor(page, "windows.txt").press("Control+End")
   await page.keyboard.type("c")
   await page.getByRole("button", { name: "Save" }).click()
@@ -72,7 +72,7 @@ test("a save does not overwrite somebody else's change", async ({ page, makeSand
   await editor(page, "shared.txt").press("Control+End")
   await page.keyboard.insertText("mine\n")
   await sh(id, "printf 'one\\ntwo\\ntheirs\\n' > shared.txt")
-  await expect(page.getByText("The file was changed in the sandbox").first()).toBeVisible() // told while typing
+  await expect(page.getByText("The file was changed in the sandbox").first()).toBeVisible() // shown while the person types
   await page.keyboard.press("Control+s")
   await expect(page.getByRole("alert")).toContainText("Nothing was overwritten")
   await expect(page.getByRole("textbox", { name: "In the sandbox now" })).toContainText("theirs")
@@ -80,11 +80,11 @@ test("a save does not overwrite somebody else's change", async ({ page, makeSand
   await checkAccessibility(page)
   expect(await sh(id, "cat shared.txt")).toBe("one\ntwo\ntheirs\n")
   await page.getByRole("button", { name: "Save yours" }).click()
-  await expect.poll(() => sh(id, "cat shared.txt")).toBe("one\ntwo\nmine\n") // after it was seen
+  await expect.poll(() => sh(id, "cat shared.txt")).toBe("one\ntwo\nmine\n") // written after the change was seen
 })
 
 test("files are uploaded with their progress, and downloaded", async ({ page, makeSandbox, expected }) => {
-  expected.push(/409 \(Conflict\)/) // of the file that exists
+  expected.push(/409 \(Conflict\)/) // for the file that exists
   const id = await makeSandbox()
   await sh(id, "echo old > taken.txt")
   await open(page, `/sandboxes/${id}/files`)
@@ -112,7 +112,7 @@ test("files are uploaded with their progress, and downloaded", async ({ page, ma
 })
 
 test("hostile names and contents are shown as what they are", async ({ page, makeSandbox, expected }) => {
-  expected.push(/404 \(Not Found\).*path=%2Fworkspace%2Fnowhere/) // the link that leads to nothing
+  expected.push(/404 \(Not Found\).*path=%2Fworkspace%2Fnowhere/) // for the link that leads to nothing
   const id = await makeSandbox()
   await sh(id, String.raw`
     mkdir '<script>alert(1)<'; touch '<img src=x onerror=alert(1)>.txt' "$(printf 'evil\342\200\256gpj.exe')" "$(printf 'esc\033[31m\nline')" "$(printf 'bad\377name')"
@@ -148,7 +148,7 @@ test("what is typed outlives another tab", async ({ page, makeSandbox }) => {
   await file(page, "a.txt, not saved").click()
   await expect(editor(page, "a.txt")).toContainText("typed")
 
-  await page.setViewportSize({ width: 360, height: 640 }) // the tree or the file, and nothing sticks out
+  await page.setViewportSize({ width: 360, height: 640 }) // the tree or the file is shown, and nothing is wider than the screen
   await expect(page.getByRole("tree")).toBeHidden()
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(360)
   await page.getByRole("button", { name: "Close the file" }).click()

@@ -31,7 +31,7 @@ test("a process is started, followed and killed @runtimes", async ({ page, makeS
   await page.getByLabel("Name").fill("ticker")
   await page.getByRole("button", { name: "Start", exact: true }).click()
   const output = page.getByRole("log")
-  await expect(output).toContainText("<b>first</b> \\u{202e}evil") // as text, and what steers the display is seen
+  await expect(output).toContainText("<b>first</b> \\u{202e}evil") // shown as text, with control characters visible
   await expect(output).toContainText("again")
   await checkAccessibility(page)
   await page.getByRole("button", { name: "Signal ticker" }).click()
@@ -91,7 +91,7 @@ test("snapshots and copies are a tree", async ({ page, makeSandbox }) => {
 })
 
 test("two snapshots, and a snapshot and the sandbox now, are compared @runtimes", async ({ page, makeSandbox, expected }) => {
-  expected.push(/409 \(Conflict\).*\/diff/) // of the sandbox that sleeps
+  expected.push(/409 \(Conflict\).*\/diff/) // for the sandbox that sleeps
   const id = await makeSandbox()
   const run = (command: string) => api("POST", `/v1/sandboxes/${id}/exec`, { command })
   const keep = (name: string) => api<{ snapshotId: string }>("POST", `/v1/sandboxes/${id}/snapshots`, { name, filesOnly: true })
@@ -111,12 +111,12 @@ test("two snapshots, and a snapshot and the sandbox now, are compared @runtimes"
     const list = page.getByRole("grid", { name: "Differences" })
     await expect(list.getByRole("row", { name: "/workspace/gone" })).toContainText("Deleted")
     await expect(list.getByRole("row", { name: "/workspace/tool" })).toContainText("0644 → 0755")
-    await expect(list.getByRole("row", { name: "/workspace/evil" })).toContainText("evil\\u{1b}[31m\\u{202e}name") // what steers the display is seen
+    await expect(list.getByRole("row", { name: "/workspace/evil" })).toContainText("evil\\u{1b}[31m\\u{202e}name") // control characters are visible
     await expect(list.getByRole("row", { name: "/workspace/text" })).toContainText("4 B → 13 B")
     await list.getByRole("button", { name: "/workspace/text" }).click()
     const text = page.getByRole("region", { name: "The text of /workspace/text" })
     await expect(text).toContainText("-old")
-    await expect(text).toContainText("+<b>newer</b>") // as text
+    await expect(text).toContainText("+<b>newer</b>") // shown as text
     await checkAccessibility(page)
     await list.getByRole("button", { name: "/workspace/binary" }).click()
     await expect(page.getByText("It is not text.")).toBeVisible()
@@ -191,7 +191,7 @@ test("charts show what a sandbox used before the page was opened, also while it 
 })
 
 test("a sandbox is paused and destroyed on its page, which says when it is gone", async ({ page, makeSandbox, expected }) => {
-  expected.push(/404 \(Not Found\)/) // of the sandbox that is gone
+  expected.push(/404 \(Not Found\)/) // for the sandbox that is gone
   const id = await makeSandbox(), other = await makeSandbox()
   await open(page, `/sandboxes/${id}`)
   await expect(page.getByLabel("Terminal", { exact: true })).toHaveValue(`hutch shell ${id}`)
@@ -207,7 +207,7 @@ test("a sandbox is paused and destroyed on its page, which says when it is gone"
 
   await page.goto(`/sandboxes/${other}`)
   await expect(page.getByRole("main").getByText("Running")).toBeVisible()
-  await api("DELETE", `/v1/sandboxes/${other}?force=true`) // by somebody else
+  await api("DELETE", `/v1/sandboxes/${other}?force=true`) // as another client would
   await expect(page.getByRole("heading", { name: "There is no such sandbox" })).toBeVisible()
 })
 

@@ -102,7 +102,7 @@ test("an image is built of a Dockerfile, with its steps as they come", async ({ 
   await page.getByLabel("Dockerfile").fill("FROM scratch\nCOPY <b>nothing</b> /x")
   await page.getByLabel("Name of the image").fill(name)
   await page.getByRole("button", { name: "Build", exact: true }).click()
-  await expect(page.getByRole("alert")).toContainText("nothing") // as text
+  await expect(page.getByRole("alert")).toContainText("nothing") // shown as text
   await page.getByLabel("Dockerfile").fill("FROM scratch\nENV A=1\nWORKDIR /made")
   await page.getByRole("button", { name: "Build", exact: true }).click()
   await expect(page.getByText(`Built ${name} in`)).toBeVisible()

@@ -17,7 +17,7 @@ test("a person signs in with the issuer, works, and signs out of both", async ({
   await page.getByRole("button", { name: "I am Ada" }).click()
   await expect(page.getByRole("button", { name: "Account: ada.l" })).toContainText("read, exec, files")
   expect(await page.evaluate(() => document.cookie)).toBe("")
-  await expect(page.getByRole("link", { name: "Tokens" })).toBeHidden() // which needs the scope admin
+  await expect(page.getByRole("link", { name: "Tokens" })).toBeHidden() // the page needs the scope admin
   await page.getByRole("button", { name: "Create" }).first().click()
   await page.getByRole("dialog").getByLabel("Name").fill("of-ada")
   await page.getByRole("dialog").getByRole("button", { name: "Create" }).click()

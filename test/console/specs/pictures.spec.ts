@@ -22,7 +22,7 @@ plt.show()`
 test("the list", async ({ page, makeSandbox }, info) => {
   const names = ["research", "shop-backend", "nightly-report"]
   for (const sandboxId of names) await makeSandbox({ sandboxId, labels: { team: sandboxId === "research" ? "data" : "web" } })
-  await api("POST", "/v1/sandboxes/nightly-report/hibernate").catch(() => undefined) // where the runtime can
+  await api("POST", "/v1/sandboxes/nightly-report/hibernate").catch(() => undefined) // if the runtime can hibernate
   await api("POST", "/v1/sandboxes/shop-backend/processes", { command: "while :; do :; done", name: "worker" })
   await open(page, "/sandboxes")
   for (const name of names) await expect(page.getByRole("row", { name })).toBeVisible()

@@ -3,7 +3,7 @@ import { api, expect, open, test } from "../fixture"
 
 const consoleURL = process.env["HUTCH_CONSOLE"] ?? "http://hutch.localhost:7700"
 
-/** What a hostile page does when it is clicked, so that the browser takes it for the wish of a user. It shows what came of each attempt. */
+/** A hostile page that acts when it is clicked, so that the browser believes that a user wants it. It shows the result of each attempt. */
 const hostile = `<!doctype html><title>hostile</title>
 <button id="go">Go</button> <a id="up" target="_top" href="/taken">up</a> <a id="parent" target="_parent" href="/taken">parent</a>
 <form id="form" target="_top" action="/taken"></form> <output></output>
@@ -55,7 +55,7 @@ go.onclick = async () => {
 }
 </script>`
 
-/** A window that the frame opens, which tries to reach the console through its opener. */
+/** A window that the frame opens. It tries to reach the console through its opener. */
 const popup = `<!doctype html><title>popup</title><output></output><script>
 const came = {}
 function attempt(name, action) {
@@ -110,7 +110,7 @@ test("a hostile page beside the list reaches nothing of the console", async ({ p
   expect(page.context().pages()).toHaveLength(1)
   expect(page.isClosed()).toBe(false)
 
-  // The console is where it was, and signed in as it was.
+  // The console is still at its address, and signed in.
   expect(page.url()).toBe(address)
   expect(await page.context().cookies(consoleURL)).toEqual(cookies)
   expect(await page.getByRole("main").getByRole("grid").innerText()).toBe(before)
@@ -145,13 +145,13 @@ document.getElementById("console").onclick = () => {
   expect(JSON.parse(await own.locator("output").innerText())).toEqual({ document: "refused: TypeError", navigation: "refused: TypeError" }) // it has no opener
   await own.close()
 
-  // The console refuses to be a window of another page: it is opened apart from its opener, or not at all.
+  // The console refuses to be controlled by the page that opens it: it opens without an opener, or not at all.
   await frame.getByRole("button", { name: "Console" }).click()
   await expect(frame.locator("output")).toContainText("came")
   expect(await frame.locator("output").innerText()).toMatch(/came (none|refused: SecurityError)|^came $/)
   expect(page.url()).toBe(address)
 
-  // The link of the page itself opens a window without an opener.
+  // The page's own link opens a window without an opener.
   const [apart] = await Promise.all([page.context().waitForEvent("page"), page.getByRole("grid").getByRole("link").click()])
   await apart.waitForLoadState()
   expect(await apart.evaluate(() => [window.opener, document.referrer])).toEqual([null, ""])

@@ -12,7 +12,7 @@ async function ask(page: Page, question: string, language = "python"): Promise<v
   await page.keyboard.press("Control+Enter")
 }
 
-/** The sandboxes of questions that are there. */
+/** How many sandboxes of questions exist. */
 async function left(): Promise<number> {
   return (await api<{ sandboxId: string }[]>("GET", "/v1/sandboxes")).length
 }
@@ -55,9 +55,9 @@ test("a question is answered, repaired, changed and run again, and kept until si
 test("a question is cancelled by its button, and its program ends", async ({ page }) => {
   await open(page, "/ask")
   await ask(page, `sleep${fence("bash", "echo begun; sleep 1000")}`, "bash")
-  await expect(answer(page)).toContainText("begun", { timeout: 60_000 }) // while it runs
+  await expect(answer(page)).toContainText("begun", { timeout: 60_000 }) // while the program runs
   await expect(answer(page).getByText("Runs")).toBeVisible()
-  await page.getByRole("link", { name: "Sandboxes" }).click() // it continues meanwhile
+  await page.getByRole("link", { name: "Sandboxes" }).click() // the program continues meanwhile
   await page.getByRole("link", { name: "Questions" }).click()
   await expect(answer(page)).toContainText("begun")
   await page.getByRole("button", { name: "Cancel" }).click()

@@ -71,7 +71,7 @@ test("create one with limits, rules and labels", async ({ page, makeSandbox }) =
   await dialog.getByLabel("Labels").fill("test=create, user=ada")
   await dialog.getByRole("button", { name: "Create" }).click()
   await expect(page).toHaveURL("/sandboxes/made-in-the-console")
-  await makeSandbox({ sandboxId: "made-in-the-console" }) // the one that is there, to be destroyed
+  await makeSandbox({ sandboxId: "made-in-the-console" }) // returns the existing sandbox, so that it is destroyed after the test
   const made = await api<{ limits: { memory: number }; network: object; labels: object }>("GET", "/v1/sandboxes/made-in-the-console")
   expect(made.limits.memory).toBe(128)
   expect(made.network).toMatchObject({ mode: "allow-list", allow: ["pypi.org", "*.example.com"] })

@@ -5,7 +5,7 @@ const picture = (page: Page) => page.locator(".screen-picture canvas")
 const pointer = async (id: string) => (await api<{ cursor: { x: number; y: number } }>("GET", `/v1/sandboxes/${id}/screen`)).cursor
 const output = async (id: string, command: string) => (await api<{ stdout: string }>("POST", `/v1/sandboxes/${id}/exec`, { command })).stdout
 
-/** How many keys the screen takes for pressed. */
+/** How many keys the screen believes to be pressed. */
 const keysDown = async (id: string) => (await output(id, `python3 -c '
 import ctypes
 x = ctypes.CDLL("libX11.so.6")

@@ -28,7 +28,7 @@ test("sign in, see a sandbox, sign out @runtimes", async ({ page, makeSandbox, e
   await checkAccessibility(page)
 
   await page.getByRole("button", { name: "Account" }).click()
-  const loaded = page.waitForEvent("load") // signing out loads the page again, so that its memory has nothing of the person
+  const loaded = page.waitForEvent("load") // signing out reloads the page, so that nothing of the person stays in its memory
   await page.getByRole("menuitem", { name: "Sign out" }).click()
   await loaded
   await expect(page.getByRole("heading", { name: "Sign in to Hutch" })).toBeVisible()
@@ -52,7 +52,7 @@ test("a session that ends keeps the page that is open", async ({ page, makeSandb
 })
 
 test("what one began is not done in the name of another", async ({ page, makeSandbox, makeToken, expected }) => {
-  expected.push(/40[13] \(/) // of the page that has the old session
+  expected.push(/40[13] \(/) // for the page with the old session
   const id = await makeSandbox(), other = await makeToken("read", "exec")
   await open(page, "/sandboxes")
   await expect(page.getByRole("row", { name: id })).toBeVisible()
@@ -60,7 +60,7 @@ test("what one began is not done in the name of another", async ({ page, makeSan
   await page.getByRole("dialog").getByLabel("Name").fill("made-by-mistake")
   await signInAs(page, other)
   await page.getByRole("dialog").getByRole("button", { name: "Create" }).click()
-  await expect(page.getByText("No sandboxes yet")).toBeVisible() // the pages are the other's
+  await expect(page.getByText("No sandboxes yet")).toBeVisible() // the pages belong to the other person
   expect(await api("GET", "/v1/sandboxes", undefined, other)).toEqual([])
 })
 
@@ -111,7 +111,7 @@ test("signing out removes what the browser kept of the person, in every tab, and
   await other.goto("/sandboxes")
   await expect(other.getByRole("row", { name: id })).toBeVisible()
 
-  await page.bringToFront() // a page behind another does not paint its new colors
+  await page.bringToFront() // a page in the background does not paint its new colors
   await page.getByRole("button", { name: "Account" }).click()
   await page.getByRole("menuitem", { name: "Sign out" }).click()
   const question = page.getByRole("alertdialog", { name: "Sign out" })
@@ -147,7 +147,7 @@ test("a cookie that a neighbour has set keeps nobody signed in", async ({ page, 
 test("another program of the machine gets no cookie of the console", async ({ page, expected }) => {
   expected.push(/401 \(Unauthorized\)/, /request to another host: http:\/\/(127\.0\.0\.1|localhost):/, /404 \(Not Found\).*favicon/)
   const seen: string[] = []
-  const other = createServer((request, response) => { // as hutch forward brings it from a sandbox
+  const other = createServer((request, response) => { // like a server in a sandbox that hutch forward makes reachable
     seen.push(request.headers.cookie ?? "")
     response.setHeader("Set-Cookie", "hutch_session=planted; Path=/")
     response.end("<!doctype html><title>a program</title>")
@@ -164,7 +164,7 @@ test("another program of the machine gets no cookie of the console", async ({ pa
       await page.goto(`http://${name}:${(other.address() as AddressInfo).port}/`)
       await page.reload()
       await page.goto("/sandboxes")
-      await expect(page.getByRole("navigation", { name: "Console" })).toBeVisible() // and its cookie ends no session
+      await expect(page.getByRole("navigation", { name: "Console" })).toBeVisible() // the cookie of that server ends no session
       await page.context().clearCookies({ domain: "hutch.localhost" })
     }
   } finally {

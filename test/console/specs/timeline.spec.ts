@@ -10,7 +10,7 @@ test("the timeline shows what happens as it happens, can be filtered, and leads 
   await expect(table.getByRole("row", { name: "Created" })).toBeVisible()
   await expect(table.getByRole("row", { name: "exit 3" })).toContainText("Exec")
 
-  await exec("echo '<b onclick=alert(1)>now</b>' # \u202etxt.exe") // text of a stranger stays text
+  await exec("echo '<b onclick=alert(1)>now</b>' # \u202etxt.exe") // a stranger's text is shown as text
   await expect(table.getByRole("row", { name: "<b onclick=alert(1)>now</b>" })).toContainText("\\u{202e}")
 
   await page.getByLabel("Kind").selectOption("snapshot")

@@ -3,7 +3,9 @@ import { api, expect, open, test } from "../fixture"
 
 const widths = [360, 768, 1440, 3840]
 
-/** What is wrong with the layout of a page: it is wider than the screen, or text or controls in it overlap or are cut off by the screen. */
+/**
+ * What is wrong with the layout of a page: the page is wider than the screen, or its text or controls overlap or are cut off by the screen.
+ */
 function faults(page: Page): Promise<string[]> {
   return page.evaluate(() => {
     const found: string[] = []

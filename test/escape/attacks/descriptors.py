@@ -5,7 +5,7 @@ def open_in(pid):
         try:
             found[int(n)] = os.readlink("/proc/%s/fd/%s" % (pid, n))
         except OSError:
-            pass  # the one that the list was read from
+            pass  # the descriptor through which the list was read
     return found
 
 

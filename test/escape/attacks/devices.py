@@ -14,7 +14,7 @@ def device(name):
 attempt("make the memory's device", lambda: node(stat.S_IFCHR, 1, 1))
 attempt("make a disk's device", lambda: any_of(lambda m: node(stat.S_IFBLK, m, 0), [8, 254, 259, 252, 7]))
 attempt("make a null device", lambda: node(stat.S_IFCHR, 1, 3))
-# 0:0 is the overlay's mark for a deleted file, which the kernel lets anyone create.
+# In an overlay, the device 0:0 marks a deleted file. The kernel lets anyone create it.
 attempt("make a whiteout", lambda: node(stat.S_IFCHR, 0, 0))
 attempt("memory and ports", lambda: any_of(device, ["mem", "kmem", "port", "kmsg", "snapshot"]))
 attempt("disks", lambda: any_of(device, ["sda", "vda", "nvme0n1", "loop0", "loop-control", "mapper/control", "btrfs-control"]))

@@ -21,7 +21,7 @@ attempt("vhangup", lambda: ok(syscall("vhangup")))
 
 
 def through_int80(number, *args):
-    """The 32-bit system call table, which a filter on numbers can forget."""
+    """The 32-bit system call table, which a filter by call numbers can miss."""
     if platform.machine() != "x86_64":
         raise OSError(errno.ENOSYS, "no 32-bit table here")
     code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)

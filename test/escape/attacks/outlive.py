@@ -39,7 +39,7 @@ def daemon():
 
 
 def thread():
-    """The same from a thread, whose end is not the end of the process."""
+    """Forks twice, too, but in a thread: the end of the thread is not the end of the process."""
     import threading
     t = threading.Thread(target=lambda: grandchild("4"))
     t.start()
@@ -49,7 +49,7 @@ def thread():
 def regicide(way):
     """Leaves orphans by killing the first process while it is stopped."""
     root = os.getsid(0)
-    for _ in range(30):  # a crowd takes longer to look at
+    for _ in range(30):  # many processes take longer to look at
         if os.fork() == 0:
             stay("6")
     if os.fork() == 0:

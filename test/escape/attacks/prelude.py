@@ -26,7 +26,7 @@ COLUMN = {"x86_64": 0, "aarch64": 1}[platform.machine()]
 
 
 def syscall(name, *args):
-    """Makes a system call, and raises OSError as those of os do."""
+    """Makes a system call. If the call fails, raises OSError, as the functions of os do."""
     number = NUMBERS[name][COLUMN]
     if number is None:
         raise OSError(errno.ENOSYS, name)
@@ -53,7 +53,7 @@ def report(name, outcome):
 
 
 def ok(result):
-    """For calls whose success, whatever they return, is the prize."""
+    """For calls that reach the prize if they succeed, whatever they return."""
     return "success (%r)" % (result,)
 
 
@@ -92,7 +92,7 @@ def opens(path, flags=os.O_RDONLY):
 
 
 def any_of(f, things):
-    """The first result of f for one of things, or its last refusal."""
+    """The results of f for all things. If there are none, raises its last refusal."""
     reached, refusal = [], None
     for thing in things:
         try:

@@ -1,6 +1,6 @@
 import fcntl
 
-host = int(os.environ["HOST_PID"])  # beyond any that is in here
+host = int(os.environ["HOST_PID"])  # larger than any process id in here
 
 
 def to_agent(number):

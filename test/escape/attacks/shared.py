@@ -1,5 +1,5 @@
-# The image's files are those of the host. A program with the same inode can see who opens it,
-# block others with a lock, and learn from the time of a read what others have read.
+# The image's files are those of the host. A program that opens the same inode can see who else opens it, block others
+# with a lock, and learn from the time of the last read what others have read.
 import fcntl, time
 
 # Files that the host opens again and again, or on which it holds a lock.

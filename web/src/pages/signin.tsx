@@ -22,7 +22,7 @@ export function SignInPage() {
   )
 }
 
-/** Why a sign-in by the identity provider failed. The address of the page has a code and no text: anybody can make a link to it. */
+/** Why a sign-in by the identity provider failed. The address of the page has a code and no text: anyone can make a link to it. */
 const reasons: Readonly<Record<string, (provider: string) => string>> = {
   refused: (provider) => `${provider} did not sign you in, or you have canceled it. Try again.`,
   stale: () => "This sign-in was not begun in this browser, took longer than ten minutes, or is over. Try again.",

@@ -67,7 +67,7 @@ function words(status: Status): string {
 /** Shows the terminal of a link until it ends, and returns a function that stops that. */
 function watch(secret: string, term: Screen, onStatus: (status: Status) => void): () => void {
   let cursor = 0, ws: WebSocket | undefined
-  let refusals = 0 // connections in a row that were not made, although the server answered
+  let refusals = 0 // failed connections in a row, while the server answered
   const end = new AbortController()
   const isStopped = () => end.signal.aborted
   const connect = () => {
@@ -102,7 +102,7 @@ function watch(secret: string, term: Screen, onStatus: (status: Status) => void)
     }
     const closed = async () => {
       if (isStopped() || over) return
-      now.onclose = null // a connection that is given up is closed twice
+      now.onclose = null // a connection that was given up can report its end twice
       refusals = !opened && (await answers()) ? refusals + 1 : 0
       if (isStopped()) return
       if (refusals === 1) { // the server can have returned after the first

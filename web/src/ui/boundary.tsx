@@ -2,7 +2,7 @@ import { Component, type ReactNode } from "react"
 import { ErrorNote } from "./error-note"
 
 interface BoundaryProps {
-  /** The path of the page. A new path is a new try. */
+  /** The path of the page. When it changes after an error, the new page is drawn. */
   place: string
   children: ReactNode
 }

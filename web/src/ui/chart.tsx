@@ -61,7 +61,7 @@ export default function Chart({ title, x, labels, position = "", series, format,
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" })
 const minutes = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" })
 
-/** The names of times on an axis: with the day where it has more than half of one. */
+/** The names of times on an axis. If the axis is longer than half a day, they have the day. */
 function timeNames(times: readonly number[]): string[] {
   const long = (times.at(-1) ?? 0) - (times[0] ?? 0) > 43_200
   return times.map((at) => (long ? minutes : clock).format(at * 1000))
@@ -76,7 +76,7 @@ function named(count: number, width: number): number[] {
   return Array.from({ length: Math.ceil(count / step) }, (_, i) => count - 1 - i * step).reverse()
 }
 
-/** The ends of the axis of time. For a single reading, uPlot's own last end is a day later. */
+/** The ends of the axis of time. For a single reading, uPlot itself would end the axis a day later. */
 function span(plot: UPlot, min: number, max: number): [number, number] {
   const end = plot.data[0].length === 1 ? min : max
   return [Math.min(min, end - leastSpan), end]

@@ -8,7 +8,7 @@ import { printed, type Line, type Lines } from "./lines"
 import { plainText } from "./plain"
 
 interface LogListProps {
-  /** What the output is of. */
+  /** Names the output for screen readers. */
   label: string
   lines: Lines
   /** Changes with the lines. */

@@ -49,7 +49,7 @@ export interface TableProps<Row> {
 
 type Width = "wide" | "medium" | "narrow"
 
-/** The columns' tracks where the table has a given width. */
+/** The tracks of the columns that a table of this width shows. */
 function tracks<Row>(columns: readonly Column<Row>[], width: Width, selectable: boolean): string {
   const seen = columns.filter((c) => width === "wide" || (width === "medium" ? c.hide !== "medium" : c.hide === undefined))
   return (selectable ? "1.5rem " : "") + seen.map((c) => c.width ?? "minmax(0, 1fr)").join(" ")
@@ -165,7 +165,7 @@ const BodyRow = memo(function BodyRow({ row, rowId, index, start, columns, activ
   )
 })
 
-/** Sorts the rows by the given sort, or by that of the table. */
+/** Sorts the rows by the given sort, or by the table's own. */
 function useSorted<Row>({ rows, columns, sort: given, onSort }: TableProps<Row>) {
   const [own, setOwn] = useState<Sort>()
   const sort = onSort ? given : own ?? given

@@ -12,8 +12,8 @@ export interface CallState<T> {
 }
 
 /**
- * Makes a call when the component appears, and again when its key changes or the server answers after it did not: the data can then be old. The
- * signal ends it when the component goes.
+ * Makes a call when the component appears, and again when its key changes. It also repeats the call when the server answers again after it did
+ * not, because the data can be old. The signal ends the call when the component goes.
  *
  *     const { data, error, reload } = useCall(id, (signal) => hutch.sandbox(id).info({ signal }))
  */

@@ -6,8 +6,8 @@ import { signedIn } from "../session"
 const firstWait = 1000, longestWait = 15_000 // milliseconds
 
 /**
- * Runs a function that reads a stream while the component is there, and again when its key changes or its connection was lost: it continues where
- * it was, or reads everything again. Returns the error that ended it.
+ * Runs a function that reads a stream while the component is there. It runs the function again when its key changes or its connection was lost;
+ * the function then continues where it was, or reads everything again. Returns the error that ended the stream.
  *
  *     const error = useStream(id, async (signal) => { for await (const e of hutch.sandbox(id).watchPorts({ signal })) change(e) })
  */
@@ -25,7 +25,7 @@ export function useStream(key: string, read: (signal: AbortSignal) => Promise<vo
         } catch (error) {
           if (isOver()) return
           if (!isLost(error)) { setFailed({ key, error }); return }
-          if (isReachable()) setFailed({ key, error }) // else the frame of the page says so
+          if (isReachable()) setFailed({ key, error }) // otherwise the frame of the page reports it
         }
         await untilReturn(wait)
         await signedIn()
@@ -45,7 +45,7 @@ function isLost(error: unknown): boolean {
   return error instanceof TypeError || HutchError.is(error, "unavailable") || (error instanceof HutchError && error.status === 401)
 }
 
-/** Waits, or until the signal is aborted. */
+/** Waits for a time, or until the signal is aborted. */
 export function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, ms)

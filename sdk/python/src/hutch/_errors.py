@@ -149,8 +149,8 @@ _statuses: dict[int, type[HutchError]] = {
 
 
 def error_of(status: int, problem: Any) -> HutchError:
-    """The error that problem details describe. An answer in another form comes from something in between, for example a proxy. Answers to
-    questions have an `error` instead; with the status 500 it is a fault of the model or its key."""
+    """The error that problem details describe. An answer in another form comes from a program in between, such as a proxy. Answers to
+    questions have the field `error` instead; with the status 500, the fault is that of the model or its key."""
     if isinstance(problem, dict) and isinstance(problem.get("error"), str):
         kind = AuthenticationError if status == 401 else UnavailableError if status == 500 else _statuses.get(status, InternalError)
         return kind(problem["error"], status=status)

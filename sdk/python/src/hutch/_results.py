@@ -17,7 +17,7 @@ Stream = Literal["stdout", "stderr"]
 
 @dataclass
 class Output:
-    """A piece of output, in the order in which it was read. ``data`` is exact."""
+    """A piece of output, in the order in which it was read. ``data`` has the exact bytes."""
 
     stream: Stream
     data: bytes
@@ -145,7 +145,7 @@ class CodeResult:
     """A value that code showed, in every form that it has, by MIME type. Notebooks show it."""
 
     data: dict[str, Any]
-    #: This is the value of the last expression; else the code displayed it.
+    #: True for the value of the last expression; other values were displayed by the code.
     main: bool = False
 
     @property
@@ -368,9 +368,9 @@ class Answer:
     truncated: bool
     #: How long the model took, with all repairs, in milliseconds.
     generation_time: int
-    #: The program was known from an earlier question.
+    #: The program comes from the cache of an earlier question.
     cached: bool
-    #: How often a program went back to the model.
+    #: How often the model repaired the program.
     repairs: int
     usage: ModelUsage
     model: str | None = None
@@ -435,7 +435,7 @@ class Screenshot:
 
     @property
     def base64(self) -> str:
-        """The PNG as models take it."""
+        """The PNG in base64, as models expect it."""
         return base64.b64encode(self.png).decode()
 
     def _repr_png_(self) -> bytes:
@@ -469,7 +469,7 @@ class ControlResult:
 
 @dataclass
 class AgentResult:
-    """The result of a prompt of a coding agent. Without waiting, it has only the session and the agent."""
+    """The result of a prompt of a coding agent. With `detach`, it has only the session and the agent."""
 
     #: The session.
     sandbox_id: str

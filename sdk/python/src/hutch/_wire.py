@@ -21,7 +21,7 @@ _time = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d+))?(
 
 
 def time_of(text: str) -> datetime:
-    """RFC 3339 with any number of digits after the point, which Python 3.10 does not read."""
+    """Reads RFC 3339 with any number of digits after the point; Python 3.10 cannot do that."""
     m = _time.match(text)
     if m is None:
         raise ValueError(f"{text!r} is not a time")
@@ -34,7 +34,7 @@ def time_of(text: str) -> datetime:
 
 
 def text_of(time: datetime) -> str:
-    """A time as RFC 3339. One without a zone is local time."""
+    """A time as RFC 3339. A time without a zone is local time."""
     return time.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
 
 
@@ -56,12 +56,12 @@ def body_of(**fields: Any) -> dict[str, Any]:
     return {name: json_of(value) for name, value in fields.items() if value is not None}
 
 
-#: The fields of requests that map names, which the caller chooses, to text; and the word for one such name.
+#: The fields of requests that map names to text, and the word for one such name. The caller chooses these names.
 _texts = {"env": "variable", "labels": "label"}
 
 
 def json_bytes(body: Any) -> bytes:
-    """The body of a request. A value that JSON cannot hold, or that the server would read as another one, is refused with its name."""
+    """The body of a request. A value that JSON cannot hold, or that the server would read as another value, is refused with its name."""
     if isinstance(body, Mapping):
         for field, what in _texts.items():
             values = body.get(field)
@@ -156,7 +156,7 @@ def bytes_of(data: str, encoding: str) -> bytes:
 
 
 def query_of(**parameters: Any) -> str:
-    """A query, without the parameters that are None, False or empty. Names of files are bytes, so surrogates are escaped ones."""
+    """A query, without the parameters that are None, False or empty. Names of files are bytes, so surrogates stand for escaped bytes."""
     pairs: list[tuple[str, str | bytes]] = []
     for name, value in parameters.items():
         for v in value if isinstance(value, (list, tuple)) else [value]:
@@ -179,7 +179,7 @@ def query_of(**parameters: Any) -> str:
 
 
 def check_id(what: str, value: str) -> str:
-    """An id for a path. A malformed one could name something else there, so it is refused here."""
+    """An id as a part of a path. A malformed id could make the path lead elsewhere, so it is refused here."""
     if not isinstance(value, str):
         raise InvalidError(f"{value!r} is not an id, but of the type {type(value).__name__}: give the id as text", data={"field": what})
     if what == "name" and _secret.match(value):
@@ -222,7 +222,7 @@ class Event(NamedTuple):
 
 
 class EventParser:
-    """Makes events of the bytes of a response, in the subset that Hutch sends: every event has a name."""
+    """Parses the bytes of a response into events, in the subset that Hutch sends: every event has a name."""
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []  # the pieces of a line that has not ended: each byte is looked at once
@@ -253,7 +253,7 @@ class EventParser:
             self._id = value
 
     def take(self) -> Event | None:
-        """The next event that is whole, if there is one."""
+        """The next complete event, if there is one."""
         return self._ready.popleft() if self._ready else None
 
 

@@ -31,9 +31,9 @@ from ._models import Limits, Network
 LABEL = "inspect"
 #: The longest time limit of a command with the default settings of a server.
 LONGEST = 86400
-#: The largest input that is sent with a command. More of it goes through a file.
+#: The largest input that is sent with a command. Larger input goes through a file.
 LARGE_INPUT = 1 << 20
-#: The same of arguments.
+#: The same for arguments.
 LARGE_ARGUMENTS = 512 << 10
 #: The most output that a server keeps for a result.
 MOST_OUTPUT = 16 << 20

@@ -24,7 +24,7 @@ export class SandboxError extends Error {
   }
 }
 
-/** Cloudflare's names of the errors that have one here. */
+/** The names of Cloudflare's errors, by the codes that exist here. */
 const names: Readonly<Record<string, string>> = {
   FILE_NOT_FOUND: "FileNotFoundError", FILE_EXISTS: "FileExistsError", PERMISSION_DENIED: "PermissionDeniedError", IS_DIRECTORY: "FileSystemError",
   PROCESS_NOT_FOUND: "ProcessNotFoundError", PROCESS_READY_TIMEOUT: "ProcessReadyTimeoutError", PROCESS_EXITED_BEFORE_READY: "ProcessExitedBeforeReadyError",
@@ -64,8 +64,8 @@ export function translate(err: unknown, method: string): unknown {
 }
 
 /**
- * The same object, whose methods fail with the errors of Cloudflare. absent returns the error for a name that only Cloudflare's
- * object has.
+ * Returns the object with methods that fail with Cloudflare's errors. absent returns the error for a name that only
+ * Cloudflare's object has.
  */
 export function translating<T extends object>(target: T, absent: (name: string) => HutchError | undefined = () => undefined): T {
   return new Proxy(target, {

@@ -28,7 +28,7 @@ export interface ExecOptions {
   origin?: "user" | "internal"
 }
 
-/** How a command runs whose output is streamed. */
+/** The options of a command whose output is streamed. */
 export interface StreamOptions extends Pick<ExecOptions, "timeout" | "env" | "cwd" | "encoding" | "signal" | "sessionId"> {
   /** No effect here: output is passed on as it comes. */
   bufferSize?: number
@@ -91,7 +91,10 @@ export class CloudflareSandbox {
   /** The handle of Hutch, which can do more: fork, snapshot, network rules. */
   readonly hutch: HutchSandbox
   readonly #options: HandleOptions
-  /** The variables of a session, and those that setEnvVars has set for it, for programs that start outside of its shell. The server keeps those of a sandbox. */
+  /**
+   * The variables of the session, and those that setEnvVars has set for it, for programs that start outside of its shell. The server keeps the
+   * variables of a sandbox.
+   */
   readonly #env: Record<string, string>
 
   /** @internal */
@@ -152,7 +155,7 @@ export class CloudflareSandbox {
     }
   }
 
-  /** The folder in which a session is; undefined without one. */
+  /** The current folder of a session; undefined without a session. */
   async #folder(sessionId = this.#options.sessionId): Promise<string | undefined> {
     if (sessionId === undefined) return undefined
     const { stdout } = await this.hutch.exec("pwd", { sessionId, timeout: this.#options.commandTimeout })
@@ -419,7 +422,9 @@ export class CloudflareSandbox {
     return { success: true, repoUrl, branch: cloned.branch, targetDir: cloned.dir, timestamp: now(), exitCode: 0 }
   }
 
-  /** The URL is below the hostname, whose Worker calls proxyToSandbox. Without a hostname it is Hutch's own. */
+  /**
+   * Gives a port a URL below the hostname. The Worker of that host must call proxyToSandbox. Without a hostname, the URL is Hutch's own.
+   */
   async exposePort(port: number, options: { hostname?: string; name?: string; token?: string } = {}) {
     checkOptions("exposePort", options, ["hostname", "name", "token"])
     const { hostname, ...rest } = options

@@ -24,7 +24,7 @@ export async function* parseSSEStream<T>(stream: ReadableStream<Uint8Array>, sig
   }
 }
 
-/** As {@link parseSSEStream}, for an answer. */
+/** Like {@link parseSSEStream}, for a response. */
 export async function* responseToAsyncIterable<T>(response: Response, signal?: AbortSignal): AsyncGenerator<T, void, undefined> {
   if (response.body) yield* parseSSEStream<T>(response.body, signal)
 }

@@ -14,7 +14,7 @@ interface Draft {
 }
 
 interface BuildProps {
-  /** The server has a record of the build, from which the page shows its output. */
+  /** Called when the server has a record of the build, from which the page shows its output. */
   onBegin: (build: string) => void
   onEnd: () => void
 }
@@ -37,7 +37,7 @@ export default function Build({ onBegin, onEnd }: BuildProps) {
         onBegin(id)
       },
     }).catch((err: unknown) => {
-      if (!begun) throw err // else the record says why
+      if (!begun) throw err // otherwise the record has the reason
     })).then(onEnd)
   }
   return (

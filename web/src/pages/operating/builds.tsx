@@ -61,7 +61,7 @@ function Output({ build, onEnd }: { build: BuildRecord; onEnd: () => void }) {
   )
 }
 
-/** Reads output. The page is drawn again at most once in a frame, however fast it comes; a lost connection begins again. */
+/** Reads output. The page is drawn again at most once in a frame, however fast the output comes. A lost connection is made again. */
 function useOutput(id: string, onEnd: () => void) {
   const [lines, setLines] = useState(() => new Lines())
   const [version, changed] = useReducer((n: number) => n + 1, 0)

@@ -6,7 +6,7 @@ import { ErrorNote, format, Loading, Section, useCall } from "../../ui"
 /** How often the page looks again, in ms. */
 const lookEvery = 10_000
 
-/** What all sandboxes of the server use now, beside the most that they can. */
+/** What all sandboxes of the server use now, and the most that they can use. */
 export function Capacity() {
   const { data, error, reload } = useCall("capacity", (signal) => Promise.all([hutch.listNodes({ signal }), can("Stats") ? hutch.stats({ signal }) : undefined]))
   useEffect(() => {
@@ -22,7 +22,7 @@ export function Capacity() {
   )
 }
 
-/** The cards of some nodes. Their sandboxes can be promised more than there is, as few use all of it at once. */
+/** The cards of some nodes. Sandboxes can be promised more than the nodes have, because few use their full share at once. */
 function Cards({ nodes, stats }: { nodes: readonly Node[]; stats: StatsReport | undefined }) {
   const sum = (value: (n: Node) => number) => nodes.reduce((all, n) => all + value(n), 0)
   const awake = sum((n) => n.promised.sandboxes), held = sum((n) => n.held), room = sum((n) => n.room.memory)

@@ -1,6 +1,7 @@
 /**
- * A table as CSV (RFC 4180). An apostrophe is before each part of a text that a spreadsheet would take for a formula: at its
- * beginning, and after a character that separates cells in spreadsheets of some languages.
+ * A table as CSV (RFC 4180). Each part of a text that a spreadsheet would take for a formula gets an apostrophe before it.
+ * Such a part begins at the beginning of the text, or after a character that separates cells in spreadsheets of some
+ * languages.
  */
 export function csv(rows: readonly (readonly (string | number)[])[]): string {
   return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n"

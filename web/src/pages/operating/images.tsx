@@ -42,7 +42,7 @@ export default function ImagesPage() {
   )
 }
 
-/** Gets an image from its registry, layer by layer. */
+/** Pulls an image from its registry, layer by layer. */
 function Pull({ onDone }: { onDone: () => void }) {
   const [image, setImage] = useState("")
   const [layers, setLayers] = useState<ReadonlyMap<string, Transfer>>(new Map())

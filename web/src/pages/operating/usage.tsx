@@ -69,7 +69,7 @@ function lastDays(n: number): string[] {
   return Array.from({ length: n }, (_, i) => new Date(today - (n - 1 - i) * 86_400_000).toISOString().slice(0, 10))
 }
 
-/** The use of each day, also of those without any. */
+/** The use of each day, also of days without any use. */
 function daily(list: readonly Usage[], dates: readonly string[]): Usage[] {
   const byDay = new Map(list.map((u) => [u.day, u]))
   return dates.map((day) => byDay.get(day) ?? { day, cpuSeconds: 0, memoryGBSeconds: 0, memoryPeak: 0, disk: 0, networkSent: 0, networkReceived: 0, executions: 0, wallTime: 0, cost: 0 })

@@ -15,7 +15,7 @@ export function keyOf(person: string): string {
   return draftKey(person, "questions", "history")
 }
 
-/** Keeps as many of the newest questions as there is room for; false where the browser stores none. */
+/** Keeps as many of the newest questions as there is room for. Returns false if the browser stores none. */
 export function keep(key: string, list: readonly Asked[]): boolean {
   const kept: string[] = []
   let left = room

@@ -9,7 +9,7 @@ export interface Try {
   language: string
   cached: boolean
   outputs: readonly Output[]
-  /** Why it went back to the model. */
+  /** Why the program went back to the model. */
   repair?: string
 }
 
@@ -22,7 +22,7 @@ export interface Asked {
   language: string
   /** Whether the user gave the program: no model was asked. */
   own: boolean
-  /** The names of the files that went with it. */
+  /** The names of the files that went with the question. */
   files: readonly string[]
   tries: readonly Try[]
   /** The text that the model is writing. */

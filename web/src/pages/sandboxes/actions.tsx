@@ -49,7 +49,7 @@ async function forAll(action: Action, ids: readonly string[], progress: (done: n
   return failures
 }
 
-/** The state of actions on sandboxes: those that run, and the dialogs of those that need input. */
+/** The state of actions on sandboxes: the actions that run, and the dialogs of actions that need input. */
 export function useActions(onDone: () => void) {
   const [asking, setAsking] = useState<string[]>()
   const [progress, setProgress] = useState<string>()

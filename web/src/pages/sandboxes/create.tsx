@@ -93,7 +93,7 @@ function Begin({ draft, change }: PartProps) {
   )
 }
 
-/** The size of a template, which each of its sandboxes has: the server refuses another one. */
+/** The size of a template. Each of its sandboxes has that size: the server refuses another one. */
 function sizeOf(template: Snapshot | undefined): string {
   if (!template) return ""
   const { cpu, memory, disk } = template.limits

@@ -1,1 +1,1 @@
-"""The client, as a source: tools/unasync.py makes the package _sync of this one."""
+"""The source of the client: tools/unasync.py makes the package _sync from the package _async."""

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 async def sleep(seconds: float) -> None:
-    import anyio  # which httpx brings, and which also knows trio
+    import anyio  # comes with httpx, and also works with trio
 
     await anyio.sleep(seconds)
 
 
 def http_client() -> httpx.AsyncClient:
-    """A client without bounds on connections: each stream needs one. It is imported here to keep `import hutch` quick."""
+    """A client without a limit on connections, because each stream needs its own. httpx is imported here to keep `import hutch` quick."""
     import httpx
 
     return httpx.AsyncClient(limits=httpx.Limits(max_connections=None, max_keepalive_connections=100))

@@ -20,7 +20,7 @@ def patience(timeout: float | None, default: float = 30.0) -> float:
 
 
 class Handle:
-    """A sandbox by its id. The parts of AsyncSandbox are made of it."""
+    """A sandbox by its id: the base of the parts of AsyncSandbox."""
 
     def __init__(self, transport: Transport, sandbox_id: str) -> None:
         self._transport = transport

@@ -128,7 +128,7 @@ class AsyncHutch:
         tolerations: Mapping[str, str] | None = None,
         normalize_id: bool = False,
     ) -> AsyncSandbox:
-        """Creates a sandbox. With the id of an existing sandbox, returns that one unchanged, and ignores the other arguments.
+        """Creates a sandbox. With the id of an existing sandbox, returns that sandbox unchanged, and ignores the other arguments.
 
         `timeout` is the lifetime in seconds, after which the sandbox is destroyed. `on_idle` happens after `sleep_after` seconds without use.
         In a fleet, `node_selector` are labels that its node must have, and `tolerations` are taints that its node can have.
@@ -162,7 +162,7 @@ class AsyncHutch:
         return AsyncSandbox(self._transport, info.sandbox_id, info)
 
     async def get(self, sandbox_id: str) -> AsyncSandbox:
-        """A sandbox that exists."""
+        """Returns a handle for a sandbox that exists. A missing sandbox is a NotFoundError."""
         sandbox = self.sandbox(sandbox_id)
         await sandbox.info()
         return sandbox
@@ -181,7 +181,7 @@ class AsyncHutch:
         created_before: datetime | None = None,
         brief: bool = False,
     ) -> list[SandboxInfo]:
-        """The records of your sandboxes, oldest first. This wakes none."""
+        """The records of your sandboxes, oldest first. This wakes no sandbox."""
         query = query_of(
             status=status,
             owner=owner,
@@ -193,7 +193,7 @@ class AsyncHutch:
         return [SandboxInfo.from_json(v) for v in await self._call("GET", "/v1/sandboxes" + query)]
 
     async def destroy(self, sandbox_id: str, *, force: bool = True) -> Destruction:
-        """Destroys a sandbox. A sandbox that does not exist is not an error, and gives a receipt too."""
+        """Destroys a sandbox. It is not an error if the sandbox does not exist: that gives a receipt, too."""
         return await self.sandbox(sandbox_id).destroy(force=force)
 
     async def list_instance_types(self) -> list[InstanceType]:
@@ -220,7 +220,7 @@ class AsyncHutch:
         measure: bool = False,
         network: Network | None = None,
     ) -> Answer:
-        """Answers a question with a program, which a model writes and a sandbox runs; with `code` no model is asked.
+        """Answers a question with a program: a model writes it, and a sandbox runs it. With `code`, no model is asked.
 
         A program that fails is an answer too. `timeout` limits the program, in seconds; default 30. `files` are put into its folder.
         """
@@ -261,7 +261,7 @@ class AsyncHutch:
         measure: bool = False,
         network: Network | None = None,
     ) -> AsyncAnswerStream:
-        """The same, with each step as it happens: the model's words, the program, its output, repairs."""
+        """Like `ask`, with each step as it happens: the model's words, the program, its output, repairs."""
         body = body_of(
             question=question,
             code=code,
@@ -302,10 +302,10 @@ class AsyncHutch:
         keep: float | None = None,
         detach: bool = False,
     ) -> AgentResult:
-        """Lets a coding agent work on a repository, in a new sandbox, and waits for it. That sandbox is the session, and stays.
+        """Lets a coding agent work on a repository, in a new sandbox, and waits for it. The sandbox is the session, and stays.
 
         `repository` is a URL, or an archive with the files: tar, plain or compressed with gzip, or zip. An agent that fails has a result
-        too. `timeout` ends the agent, in seconds; default an hour. `keep` is how long the session is there; default a week. `definition`
+        too. `timeout` ends the agent, in seconds; default an hour. `keep` is how long the session exists; default a week. `definition`
         describes an agent that the server does not know, in YAML.
         """
         stream = self.run_agent_stream(
@@ -387,7 +387,7 @@ class AsyncHutch:
         keep: float | None = None,
         detach: bool = False,
     ) -> AgentTries:
-        """Lets several agents do the same at once, 1 to 16, each in a copy of one sandbox, and waits for all; see `run_agent`."""
+        """Lets 1 to 16 agents do the same at once, each in a copy of one sandbox, and waits for all; see `run_agent`."""
         stream = self.try_agent_stream(
             repository,
             prompt,
@@ -492,11 +492,12 @@ class AsyncHutch:
         return [SnapshotInfo.from_json(v) for v in await self._call("GET", "/v1/snapshots")]
 
     async def commit_snapshot(self, snapshot: str, name: str) -> ImageInfo:
-        """Makes an image of the files of a snapshot or template, over the image that it began with."""
+        """Makes an image of the files of a snapshot or template, on top of the image that its sandbox was created from."""
         return ImageInfo.from_json(await self._call("POST", at("/v1/snapshots/{snapshot}/image", snapshot=snapshot), {"name": name}, patience=600.0))
 
     async def tag_snapshot(self, snapshot: str, name: str, *, replace: bool = False) -> SnapshotInfo:
-        """Gives a snapshot or template another name. replace moves it from the one that has it, which is deleted if it has no other."""
+        """Gives a snapshot or template another name. `replace` takes the name from the snapshot that has it, and deletes that snapshot if this was its
+        only name."""
         return SnapshotInfo.from_json(await self._call("POST", at("/v1/snapshots/{snapshot}/tag", snapshot=snapshot), {"name": name, "replace": replace}))
 
     async def diff_snapshot(
@@ -515,7 +516,7 @@ class AsyncHutch:
         return SnapshotDiff.from_json(await self._call("GET", at("/v1/snapshots/{snapshot}/diff", snapshot=snapshot) + query))
 
     async def delete_snapshot(self, snapshot: str) -> None:
-        """Deletes a snapshot or template, by its id or its last name. A name of several is only removed."""
+        """Deletes a snapshot or template, by its id or its only name. If it has several names, only the given name is removed."""
         await self._call("DELETE", at("/v1/snapshots/{snapshot}", snapshot=snapshot))
 
     async def create_template(
@@ -591,7 +592,7 @@ class AsyncHutch:
         return VolumeInfo.from_json(await self._call("GET", at("/v1/volumes/{volume}", volume=name)))
 
     async def delete_volume(self, name: str, *, force: bool = False) -> None:
-        """Deletes a volume with its files. A volume in use by a sandbox is refused; `force` discards changes that are not in its bucket."""
+        """Deletes a volume with its files. Fails while a sandbox uses the volume. `force` discards changes that are not in its bucket."""
         await self._call("DELETE", at("/v1/volumes/{volume}", volume=name) + query_of(force=force))
 
     async def sync_volume(self, name: str) -> VolumeInfo:
@@ -614,8 +615,8 @@ class AsyncHutch:
     async def set_secret(
         self, name: str, value: str, *, brokered: Brokering | None = None, labels: dict[str, str] | None = None, create: bool = False
     ) -> SecretInfo:
-        """Sets a secret: programs that request it get it, and its value is masked in all output. With `create`, an existing one is
-        not replaced: the call fails with `ConflictError`."""
+        """Sets a secret: only programs that request it receive its value, which is masked in all output. With `create`, an existing
+        secret is not replaced: the call fails with `ConflictError`."""
         body = {**body_of(brokered=brokered, labels=labels, create=create or None), "value": value}
         return SecretInfo.from_json(await self._call("PUT", at("/v1/secrets/{name}", name=name), body))
 
@@ -645,7 +646,7 @@ class AsyncHutch:
     async def pull_image(
         self, image: str, *, pull: PullPolicy | None = None, shared: bool = False, username: str | None = None, password: str | None = None
     ) -> ImageInfo:
-        """Gets an image from its registry."""
+        """Pulls an image from its registry."""
         body = body_of(image=image, pull=pull, shared=shared or None, username=username, password=password)
         return ImageInfo.from_json(await self._call("POST", "/v1/images/pull", body, patience=None))
 
@@ -669,7 +670,7 @@ class AsyncHutch:
         detach: bool = False,
         on_progress: Callable[[BuildEvent], object] | None = None,
     ) -> ImageInfo:
-        """Makes an image of a Dockerfile, which is in `context` or is the text `dockerfile`. Each RUN is a command in a sandbox.
+        """Builds an image from a Dockerfile, which is a file in `context` or the text `dockerfile`. Each RUN is a command in a sandbox.
 
         `context` is a tar archive of the files that the Dockerfile copies, plain or compressed with gzip or zstd. `on_progress` is called
         with each step, its output and its end. `timeout` limits the whole build, in seconds; default an hour. With `detach`, the build
@@ -717,7 +718,7 @@ class AsyncHutch:
         timeout: float | None = None,
         detach: bool = False,
     ) -> AsyncBuildStream:
-        """Like `build_image`, as a stream of events: steps, their output and their end. Leaving the stream ends the build, without `detach`."""
+        """Like `build_image`, as a stream of events: steps, their output and their end. Without `detach`, leaving the stream ends the build."""
         body = body_of(
             name=name,
             file=file,
@@ -773,7 +774,7 @@ class AsyncHutch:
         return AuditVerification.from_json(await self._call("GET", "/v1/audit/verification" + query_of(head=head), patience=300.0))
 
     async def list_nodes(self) -> NodeList:
-        """The machines of the server. A server that is not a fleet lists itself. Needs the scope admin, as all calls about nodes do."""
+        """The machines of the server. A server outside of a fleet lists itself. Needs the scope admin, as all calls about nodes do."""
         return NodeList.from_json(await self._call("GET", "/v1/nodes"))
 
     async def get_node(self, node: str) -> Node:
@@ -807,14 +808,14 @@ class AsyncHutch:
         return [Usage.from_json(u) for u in await self._call("GET", "/v1/usage/history" + query)]
 
     async def stats(self) -> StatsReport:
-        """The present usage of sandboxes. It wakes none."""
+        """The present usage of sandboxes. It wakes no sandbox."""
         return StatsReport.from_json(await self._call("GET", "/v1/stats"))
 
     def watch_stats(self, interval: float | None = None) -> AsyncStatsWatch:
-        """Reports the usage of sandboxes: first of all, then of those that changed.
+        """Reports the usage of sandboxes: first of all sandboxes, then of those that changed.
 
-        What is new or gone, or has another status or health, comes at once, in a report that is `partial`. `interval` is the
-        shortest time between two other reports, in seconds; default 2.
+        A sandbox that is new or gone, or has another status or health, is reported at once, in a report that is `partial`. `interval` is
+        the shortest time between two reports that are not `partial`, in seconds; default 2.
         """
         return AsyncStatsWatch(self._transport, Request("GET", "/v1/stats" + query_of(interval=interval), patience=None))
 
@@ -828,7 +829,7 @@ class AsyncHutch:
         registries: Sequence[str] | None = None,
         lifetime: float | None = None,
     ) -> MintedToken:
-        """Makes a token. Its secret is in the answer, and nowhere else."""
+        """Makes a token. Only this answer has its secret."""
         body = body_of(name=name, scopes=scopes, limits=limits, network=network, registries=registries, lifetime=lifetime)
         return MintedToken.from_json(await self._call("POST", "/v1/tokens", body))
 

@@ -62,9 +62,9 @@ class Files(Handle):
         create: bool = False,
         parents: bool = True,
     ) -> FileInfo:
-        """Writes a file from a text, from bytes or from an iterator of bytes: completely, or not at all. It makes the folders above it.
+        """Writes a file from a text, from bytes or from an iterator of bytes: completely, or not at all. Missing folders above the file are made.
 
-        `create` refuses a file that exists, `mode` are permissions such as 0o644.
+        With `create`, an existing file is refused. `mode` is the permissions, such as 0o644.
         """
         octal = None if mode is None else f"{mode:04o}"
         query = query_of(path=check_path(path), mode=octal, append=append, create=create, parents=parents)
@@ -73,16 +73,16 @@ class Files(Handle):
         return FileInfo.from_json(await self._transport.call(request))
 
     async def edit_file(self, path: str, old_text: str, new_text: str, *, replace_all: bool = False) -> Edit:
-        """Replaces a text that is in a file exactly once or, with `replace_all`, at least once."""
+        """Replaces a text in a file. The text must be there exactly once or, with `replace_all`, at least once."""
         body = {**body_of(replaceAll=replace_all or None), "path": path, "oldText": old_text, "newText": new_text}
         return Edit.from_json(await self._call("POST", "/files/edit", body))
 
     async def stat(self, path: str) -> FileInfo:
-        """Describes a file, without following a last link."""
+        """Describes a file. If the path is a link, describes the link itself."""
         return FileInfo.from_json(await self._call("GET", "/files/stat", query=query_of(path=check_path(path))))
 
     async def exists(self, path: str) -> bool:
-        """Whether there is a file, folder or link."""
+        """Whether there is a file, folder or link at a path."""
         try:
             await self.stat(path)
         except NotFoundError as e:

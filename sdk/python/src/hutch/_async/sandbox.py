@@ -61,12 +61,12 @@ class AsyncSandbox(Commands, Processes, Files):
         await self.destroy(force=True)
 
     async def info(self) -> SandboxInfo:
-        """Its present record. This does not wake it."""
+        """The present record of the sandbox. This does not wake it."""
         self._record = SandboxInfo.from_json(await self._call("GET", ""))
         return self._record
 
     async def destroy(self, *, force: bool = True) -> Destruction:
-        """Destroys the sandbox with its content. Without `force`, a sandbox with running background processes is refused."""
+        """Destroys the sandbox with its content. Without `force`, the call fails while background processes run."""
         return Destruction.from_json(await self._call("DELETE", "", query=query_of(force=force), patience=300.0))
 
     async def update(
@@ -86,13 +86,13 @@ class AsyncSandbox(Commands, Processes, Files):
         return SandboxInfo.from_json(await self._call("PATCH", "", body))
 
     async def set_keep_alive(self, keep_alive: bool = True) -> SandboxInfo:
-        """A sandbox that is kept alive never sleeps."""
+        """Sets whether the sandbox is kept alive: then it never sleeps."""
         return await self.update(keep_alive=keep_alive)
 
     async def set_env_vars(self, env: Mapping[str, str | None]) -> SandboxInfo:
         """Sets environment variables of the sandbox; `None` removes one, and the others are kept.
 
-        All programs that start from now on have them, and code contexts and sessions from their next run on.
+        Programs that start from now on have the variables; code contexts and sessions have them from their next run on.
         """
         return await self.update(env=env)
 
@@ -109,8 +109,8 @@ class AsyncSandbox(Commands, Processes, Files):
     async def hibernate(self, *, files_only: bool = False) -> SandboxInfo:
         """Puts the sandbox to sleep now: its memory and files go to disk, and its next use wakes it.
 
-        A sandbox that stays in use is refused. A runtime that cannot save memory keeps only the files, with the status `stopped`, and refuses
-        while background processes run. With `files_only` every runtime keeps only the files, and background processes end.
+        The call fails if the sandbox stays in use. A runtime that cannot save memory keeps only the files: the status is then `stopped`, and the
+        call fails while background processes run. With `files_only`, every runtime keeps only the files, and background processes end.
         """
         return SandboxInfo.from_json(await self._call("POST", "/hibernate", body_of(filesOnly=files_only or None), patience=600.0))
 
@@ -163,7 +163,7 @@ class AsyncSandbox(Commands, Processes, Files):
         return bool((await self._call("POST", "/ports/{port}/validate", {"token": token}, port=port))["valid"])
 
     async def link_port(self, port: int, lifetime: float | None = None) -> PortLink:
-        """Signs a URL with which everybody can see an exposed port for a while (seconds; default 3600)."""
+        """Signs a URL with which anyone can open an exposed port for a while. `lifetime` is in seconds; default 3600."""
         return PortLink.from_json(await self._call("POST", "/ports/{port}/link", body_of(lifetime=lifetime), port=port))
 
     def watch_ports(self) -> AsyncPortWatch:
@@ -218,7 +218,7 @@ class AsyncSandbox(Commands, Processes, Files):
         text: str | None = None,
         limit: int | None = None,
     ) -> TimelinePage:
-        """The timeline of the sandbox: the newest entries, or the first after a cursor. It works after the sandbox was destroyed, too."""
+        """The timeline of the sandbox: the newest entries, or the first ones after a cursor. It works after the sandbox was destroyed, too."""
         query = query_of(
             after=after,
             before=before,
@@ -245,7 +245,7 @@ class AsyncSandbox(Commands, Processes, Files):
     # Backups, volumes, sharing.
 
     async def create_backup(self, dir: str | None = None, *, name: str | None = None, ttl: float | None = None) -> BackupInfo:
-        """Copies a folder, apart from the sandbox. Default: /workspace."""
+        """Copies a folder, by default /workspace, into the server's backups."""
         return BackupInfo.from_json(await self._call("POST", "/backups", body_of(dir=dir, name=name, ttl=ttl), patience=None))
 
     async def restore_backup(self, backup: str | BackupInfo, dir: str | None = None) -> None:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from ._platform import Socket
 
-#: How often a call that is safe to repeat is made at most, and the pauses between.
+#: The most attempts for a call that is safe to repeat, and the pauses between them.
 TRIES = 3
 PAUSES = (0.1, 0.5)
-#: The longest pause that a limit can request; for a longer one the call is given up.
+#: The longest pause that a limit can request. If it requests a longer pause, the call fails at once.
 LONGEST_PAUSE = 5.0
-#: Streams have a comment every 15 seconds at least, so one that is silent for longer is lost.
+#: Seconds of silence after which a stream is lost. The server sends a comment every 15 seconds at least.
 SILENCE = 120.0
 
 Body = bytes | AsyncIterable[bytes]
@@ -40,7 +40,7 @@ def _not_url(url: object) -> InvalidError:
 
 @dataclass
 class Request:
-    """One call. It is repeated only if `safe`: the server then does the same again, or nothing."""
+    """One call. It is repeated only if it is `safe`: the server then does the same again, or nothing."""
 
     method: str
     path: str
@@ -93,7 +93,7 @@ class Transport:
             self._client = None
 
     async def call(self, request: Request) -> Any:
-        """Makes a call, and returns the JSON of its answer, or None for an answer without one."""
+        """Makes a call, and returns the JSON of its answer, or None if the answer is empty."""
         response = await self.send(request)
         if not response.content:
             return None
@@ -103,7 +103,7 @@ class Transport:
             raise self._foreign() from None
 
     async def send(self, request: Request) -> httpx.Response:
-        """Makes a call, again if that is safe, and returns the whole answer."""
+        """Makes a call, repeats it if that is safe, and returns the whole answer."""
         for tried in range(TRIES):
             try:
                 response = await self._once(request, "application/json")
@@ -120,7 +120,7 @@ class Transport:
         raise AssertionError("the last try returns or raises")
 
     def _pause(self, request: Request, error: HutchError, tried: int) -> float | None:
-        """How long to wait before the next try, or None if there is none."""
+        """How long to wait before the next try, or None if there must be no next try."""
         if tried >= TRIES - 1:
             return None
         unsent = isinstance(error, UnavailableError) and error.data.get("sent") is False
@@ -132,7 +132,7 @@ class Transport:
         return None
 
     async def open(self, request: Request, accept: str = "*/*") -> httpx.Response:
-        """Makes a call once, and returns the answer before its body. The caller closes it."""
+        """Makes a call once, and returns the answer before its body is read. The caller closes it."""
         return await self._once(request, accept)
 
     async def _once(self, request: Request, accept: str) -> httpx.Response:
@@ -198,7 +198,7 @@ class Transport:
                 return self._other_scheme()
             if self.url.startswith("http:") and "HTTP/1.0 400 Bad Request" in text:  # a server in Go, to a WebSocket
                 return self._other_scheme()
-            if self.url.startswith("http:") and "illegal request line" in text:  # no text is there, but perhaps an alert of TLS
+            if self.url.startswith("http:") and "illegal request line" in text:  # the error has no text, but perhaps an alert of TLS
                 right = "https" + self.url.removeprefix("http")
                 return UnavailableError(f"what answers at {self.url} does not speak HTTP: check the URL; if it speaks HTTPS, give the URL {right}")
             if "CERTIFICATE_VERIFY_FAILED" in text:

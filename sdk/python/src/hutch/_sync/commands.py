@@ -47,7 +47,7 @@ class Commands(Handle):
     ) -> ExecResult:
         """Runs a bash command line or, with `language`, source text, and waits for it.
 
-        An exit code that is not 0, or the end of `timeout` (seconds; default 30), is a result; with `check` it is a CommandError.
+        An exit code that is not 0, or the end of `timeout` (seconds; default 30), is a normal result; with `check`, it raises CommandError.
         """
         body = _command(
             command,
@@ -86,7 +86,7 @@ class Commands(Handle):
     ) -> ExecStream:
         """Runs a command whose output comes while it runs.
 
-        With `resumable` a lost connection is made again, and the command outlives it by 60 seconds.
+        With `resumable`, a lost connection is made again. Without a connection, the command continues for 60 seconds.
         """
         body = _command(
             command,
@@ -114,7 +114,7 @@ class Commands(Handle):
         self._call("DELETE", "/exec/{exec}", exec=exec_id)
 
     def list_languages(self) -> list[Language]:
-        """The languages whose programs the sandbox has."""
+        """The languages for which the sandbox has programs."""
         return [Language.from_json(v) for v in self._call("GET", "/languages")]
 
     def create_session(self, session_id: str | None = None, *, cwd: str | None = None, env: Env | None = None) -> Session:
@@ -123,7 +123,7 @@ class Commands(Handle):
         return Session(self, context.context_id)
 
     def session(self, session_id: str) -> Session:
-        """A session by its id, which its first command makes."""
+        """A session by its id. Its first command creates the session if it is missing."""
         return Session(self, session_id)
 
     def run_code(
@@ -145,7 +145,7 @@ class Commands(Handle):
     ) -> RunResult:
         """Runs code in a context, which keeps its variables for the next run.
 
-        An error that the code raises is part of the result; with `check` it is a CodeExecutionError. The `on_` functions get output, results
+        An error that the code raises is part of the result; with `check`, it raises CodeExecutionError. The `on_` functions get output, results
         and the error while the code runs.
         """
         body = _code(

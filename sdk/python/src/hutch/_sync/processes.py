@@ -88,7 +88,7 @@ class Processes(Handle):
         return LogStream(self._transport, path, cursor, {"since": since, "timestamps": timestamps})
 
     def write_input(self, process_id: str, data: str | bytes = b"", *, end: bool = False) -> None:
-        """Writes to the standard input of a process, or its terminal; `end` ends the input after it."""
+        """Writes to the standard input of a process, or to its terminal. With `end`, the input ends after the data."""
         request = self._request("POST", "/processes/{process}/input", query=query_of(end=end), process=process_id)
         content = content_of("data", data)
         self._transport.call(Request("POST", request.path, content=content, patience=None))
@@ -97,7 +97,7 @@ class Processes(Handle):
         self._call("POST", "/processes/{process}/resize", {"columns": columns, "rows": rows}, process=process_id)
 
     def share_terminal(self, process_id: str, lifetime: float | None = None) -> SharedTerminal:
-        """Makes a link with which anyone can watch a terminal, and do nothing else, for a number of seconds; default 3600."""
+        """Makes a link with which anyone can watch a terminal, but do nothing else. `lifetime` is in seconds; default 3600."""
         return SharedTerminal.from_json(self._call("POST", "/processes/{process}/links", body_of(lifetime=lifetime), process=process_id))
 
     def terminal_links(self, process_id: str) -> list[TerminalLink]:
@@ -180,7 +180,7 @@ class Process:
         self._sandbox.write_input(self.process_id, data, end=end)
 
     def share(self, lifetime: float | None = None) -> SharedTerminal:
-        """Makes a link with which anyone can watch the terminal, for a number of seconds; default 3600."""
+        """Makes a link with which anyone can watch the terminal. `lifetime` is in seconds; default 3600."""
         return self._sandbox.share_terminal(self.process_id, lifetime)
 
     def links(self) -> list[TerminalLink]:
@@ -198,7 +198,7 @@ class Process:
         return self.info.exit_code if self.info.exit_code is not None else -1
 
     def wait_for_port(self, port: int, *, path: str | None = None, status: int | None = None, timeout: float | None = None) -> None:
-        """Waits until a server listens. With `path`, until it answers a GET of it."""
+        """Waits until a server listens on the port. With `path`, waits until it answers a GET of that path."""
         self._met(self._sandbox.wait_process(self.process_id, port=port, path=path, status=status, timeout=timeout), f"does not listen on port {port}")
 
     def wait_for_log(self, text: str | None = None, *, pattern: str | None = None, cursor: int | None = None, timeout: float | None = None) -> WaitResult:

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 ScrollDirection = Literal["up", "down", "left", "right"]
 
-#: Seconds that a call can take: it can wake the sandbox, start the screen, and have actions that wait for a minute.
+#: Seconds that a call can take: it can wake the sandbox, start the screen, and wait for actions that take a minute.
 PATIENCE = 240.0
 
 
 class Screen(Handle):
     """The screen of a sandbox: pictures, mouse, keyboard, clipboard and a browser.
 
-    Methods that change something start the screen. Methods that only read raise ConflictError without one.
+    Methods that change something start the screen. Methods that only read raise ConflictError if there is no screen.
     """
 
     def start(self, *, width: int | None = None, height: int | None = None) -> ScreenInfo:
@@ -48,7 +48,7 @@ class Screen(Handle):
         """Does actions in their order.
 
         They have the form of the computer-use tool that models are trained on, so a model's request can be passed on unchanged. This returns
-        when the screen has taken them; programs draw later. If an action fails, those before it have been done.
+        when the screen has received the actions; programs draw later. If an action fails, the actions before it have been done.
         """
         return ControlResult.from_json(self._call("POST", "/screen/actions", body_of(actions=actions), patience=PATIENCE))
 
@@ -97,7 +97,7 @@ class Screen(Handle):
         self._call("PUT", "/screen/clipboard", {"text": text}, patience=PATIENCE)
 
     def open(self, url: str) -> ProcessInfo:
-        """Opens a page in a browser on the screen. The process is the browser, or the program that passes the page to one that runs."""
+        """Opens a page in a browser on the screen. The returned process is the browser, or a program that passes the page to a running browser."""
         return ProcessInfo.from_json(self._call("POST", "/screen/open", {"url": url}, patience=PATIENCE))
 
     def view(self, *, control: bool = False) -> ScreenView:
@@ -135,7 +135,7 @@ class ScreenView:
             yield message if isinstance(message, bytes) else message.encode()
 
     def close(self) -> None:
-        """Leaves the screen, which continues."""
+        """Leaves the screen. The screen continues."""
         socket, self._socket = self._socket, None
         if socket is not None:
             socket.close()

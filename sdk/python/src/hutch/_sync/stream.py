@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: How long to try to make a lost connection again: as long as the server keeps the command or run.
+#: How long to try to reconnect: as long as the server keeps the command or run.
 GRACE = 60.0
 LONGEST_PAUSE = 2.0
 
 
 class Stream(Generic[T]):
-    """Items as they come. It connects with the first one. Leave it with `close`, or use it as a context manager."""
+    """Items as they come. The stream connects when the first item is read. Leave it with `close`, or use it as a context manager."""
 
     def __init__(self, transport: Transport, request: Request) -> None:
         request.patience = SILENCE
@@ -73,11 +73,11 @@ class Stream(Generic[T]):
         raise StopIteration
 
     def _take(self, event: Event) -> T | None:
-        """Makes an item of an event, or notes the end in self._ended."""
+        """Makes an item from an event, or records the end in self._ended."""
         raise NotImplementedError
 
     def _again(self) -> Request | None:
-        """The request that continues a stream whose connection is lost, if one can."""
+        """The request that continues the stream after its connection was lost, or None if that is not possible."""
         return None
 
     def _next(self) -> Event:
@@ -126,7 +126,7 @@ class ResultStream(Stream[T], Generic[T, R]):
 
     @property
     def result(self) -> R:
-        """The result; an error before the end."""
+        """The result. Before the end of the stream, it raises an error."""
         if self._result is None:
             raise HutchError(self._unended)
         return self._result
@@ -222,7 +222,7 @@ class AgentStream(ResultStream[AgentEvent, AgentResult]):
 
     def __init__(self, transport: Transport, request: Request) -> None:
         super().__init__(transport, request)
-        #: The session, once the stream has begun: its sandbox, for `follow_agent` and `stop_agent`.
+        #: The session, by the id of its sandbox, once the stream has begun. `follow_agent` and `stop_agent` need it.
         self.sandbox_id: str | None = None
 
     def _take(self, event: Event) -> AgentEvent | None:
@@ -251,7 +251,7 @@ class TriesStream(ResultStream[AgentEvent, AgentTries]):
 
     def __init__(self, transport: Transport, request: Request) -> None:
         super().__init__(transport, request)
-        #: The id of the tries, once the stream has begun, for `follow_tries`.
+        #: The id of the tries, once the stream has begun. `follow_tries` needs it.
         self.tries: str | None = None
         #: The sessions, by the number of the try.
         self.sessions: dict[int, str] = {}
@@ -468,7 +468,7 @@ class Terminal:
         self.close()
 
     def read(self) -> bytes:
-        """All output until it ends."""
+        """All output until the terminal ends."""
         pieces = [piece for piece in self]
         return b"".join(pieces)
 

@@ -21,8 +21,8 @@ export interface CodeEditorProps {
 }
 
 /**
- * An editor of a text. A value other than the last one that the editor reported replaces the text. Escape and then Tab leaves the editor by
- * keyboard.
+ * An editor of a text. If the value is not the one that the editor reported last, it replaces the text. Escape and then Tab leaves the
+ * editor by keyboard.
  */
 export default function CodeEditor(props: CodeEditorProps) {
   const host = useRef<HTMLDivElement>(null)
@@ -56,7 +56,7 @@ export default function CodeEditor(props: CodeEditorProps) {
   return <div className="code-editor" ref={host} />
 }
 
-/** The text with the ends of lines that it came with. */
+/** The text with its original line ends. */
 function textOf(state: EditorState): string {
   return state.sliceDoc()
 }

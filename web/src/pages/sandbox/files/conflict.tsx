@@ -13,7 +13,7 @@ interface ConflictProps {
   onBack: () => void
 }
 
-/** Two people have changed one file: both texts, and the choice. */
+/** Shown when two people have changed one file: both texts, and the choice between them. */
 export function Conflict({ theirs, mine, busy, onSave, onTheirs, onBack }: ConflictProps) {
   const [text, setText] = useState(mine)
   return (

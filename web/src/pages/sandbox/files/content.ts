@@ -50,7 +50,7 @@ async function follow(sandbox: Sandbox, path: string, signal: AbortSignal | unde
   }
 }
 
-/** Reads a file of at most that size. It can have grown since its record was read. */
+/** Reads a file of at most `most` bytes. The file can have grown since its record was read. */
 async function readBytes(sandbox: Sandbox, path: string, most: number, signal: AbortSignal | undefined): Promise<Uint8Array<ArrayBuffer>> {
   const bytes = await sandbox.readFile(path, { encoding: "bytes", length: most + 1, signal })
   if (bytes.length > most) throw new HutchError("conflict", "the file grows while it is read: download it")
@@ -71,8 +71,8 @@ export function textOf(bytes: Uint8Array): string | undefined {
 export type Saved = { state: "saved" } | { state: "conflict"; theirs: string | undefined }
 
 /**
- * Saves a text in place of the one that was read. It is an edit of the whole text, which the sandbox refuses if the file has another text
- * by now, so the change of another person is never overwritten.
+ * Saves a text in place of the one that was read. The save is an edit that replaces the whole text. The sandbox refuses it if the file
+ * has another text by now, so the change of another person is never overwritten.
  */
 export async function saveText(sandbox: Sandbox, path: string, base: string, text: string): Promise<Saved> {
   const now = await readText(sandbox, path)

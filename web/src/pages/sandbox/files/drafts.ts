@@ -8,7 +8,8 @@ export interface Draft {
   text: string
 }
 
-// Drafts outlive the tab: a user who looks at another tab and comes back finds the typed text. They end with the page, which asks first.
+// Drafts outlive the tab: a user who looks at another tab and comes back finds the typed text. They are lost when the page is closed;
+// the page asks first.
 const drafts = new Map<string, Store<ReadonlyMap<string, Draft>>>()
 
 /** The drafts of a sandbox, by path. */

@@ -29,7 +29,7 @@ export function wrongName(name: string): string | undefined {
   return new TextEncoder().encode(name).length > 255 ? "A name has at most 255 bytes." : undefined
 }
 
-/** A file as it can be worked with. The API gives names that are not UTF-8 as base64: those can be shown, and not asked for. */
+/** A file as it can be worked with. The API gives names that are not UTF-8 as base64: the page can show those, but cannot request them. */
 export interface Entry extends FileInfo {
   /** The name as text, in which bytes that are not UTF-8 are U+FFFD. */
   shown: string

@@ -35,11 +35,11 @@ const firstPause = 500, longestPause = 15_000
 /** Events within this time, in milliseconds, cause one listing. */
 const settle = 60
 /**
- * A program can change files without end, and each list and read counts against the limits of the token: so many rounds of them at once,
- * and then one in so many milliseconds.
+ * A program can change files without end, and each list and read counts against the limits of the token. So the tree makes at most
+ * `burst` rounds of them at once, and then one round in `every` milliseconds.
  */
 const burst = 15, every = 6000
-/** A round of many folders uses the room of at most so many rounds. */
+/** A round of many folders counts as several rounds, but at most as this many. */
 const mostRoom = 10
 
 /**
@@ -76,7 +76,7 @@ export class Tree {
         throw new HutchError("not_found", "the folder is gone: open another")
       } catch (watchError) {
         if (over()) return
-        if (performance.now() - began > longestPause) pause = firstPause // one that ends at once is not begun again at once
+        if (performance.now() - began > longestPause) pause = firstPause // a watch that ends at once is not begun again at once
         this.#change({ watch: "lost", watchError })
         if (this.state.value.folders.size === 0) this.refresh()
       }
@@ -84,7 +84,7 @@ export class Tree {
     }
   }
 
-  /** Fails while the sandbox sleeps. It reads the record alone. */
+  /** Fails while the sandbox sleeps. It reads only the record. */
   async #awake(signal: AbortSignal): Promise<void> {
     const { status } = await this.#sandbox.info({ signal })
     if (sleeps(status)) throw new HutchError("conflict", "the sandbox sleeps: wake it to see its files as they are")

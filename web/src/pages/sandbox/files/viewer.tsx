@@ -83,7 +83,7 @@ function Picture({ image, name }: { image: Blob; name: string }) {
 
 interface TextFileProps extends ViewerProps {
   read: FileContent & { kind: "text" }
-  /** The error of the newest read, after one that succeeded. */
+  /** The error of the newest read, if an earlier read succeeded. */
   gone: unknown
   reload: () => void
 }
@@ -104,7 +104,7 @@ function TextFile(props: TextFileProps) {
       return
     }
     setConflict(undefined)
-    const typed = drafts.value.get(path)?.text // meanwhile
+    const typed = drafts.value.get(path)?.text // typed meanwhile
     setDraft(drafts, path, typed === undefined || typed === mine ? undefined : { base: mine, text: typed })
     reload()
   }, [drafts, path, reload])

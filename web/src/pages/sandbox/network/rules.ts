@@ -20,7 +20,7 @@ export function withoutRule(network: Network, rule: string): Network {
   return { ...network, allow: (network.allow ?? []).filter((r) => r !== rule) }
 }
 
-/** A network whose rule for a host sets a header. Other values stay empty, and so the server keeps them. */
+/** A network whose rule for a host sets a header. The values of other headers stay empty, so the server keeps them. */
 export function withHeader(network: Network, host: string, name: string, value: string): Network {
   const rules = network.headers ?? []
   if (!rules.some((r) => isSameHost(r.host, host))) return { ...network, headers: [...rules, { host, headers: { [name]: value } }] }
@@ -50,7 +50,7 @@ export function withoutProxy(network: Network): Network {
   return rest
 }
 
-/** Whether a host that was typed is the host of a rule, which is in the server's form. */
+/** Whether a typed host is the host of a rule. Hosts of rules are in the server's form. */
 function isSameHost(host: string, typed: string): boolean {
   return host === typed.toLowerCase().replace(/:443$/, "").replace(/\.(?=:|$)/, "")
 }
@@ -59,7 +59,7 @@ function headersWithout(rule: HeaderRule, name: string): HeaderRule["headers"] {
   return Object.fromEntries(Object.entries(rule.headers).filter(([n]) => n.toLowerCase() !== name.toLowerCase()))
 }
 
-/** The lines of a log with those that came after them. A connection that ended takes the place of its beginning. */
+/** The lines of a log, with later lines added. The line of a connection that ended replaces the line of its beginning. */
 export function merge(lines: readonly NetworkConnection[], more: readonly NetworkConnection[], most = 1000): NetworkConnection[] {
   if (more.length === 0) return [...lines]
   const again = new Set(more.map((line) => line.id))

@@ -21,12 +21,15 @@ interface CellViewProps {
   input: { prompt: string; password: boolean } | undefined
   writable: boolean
   onFocus: (id: string, editing: boolean) => void
-  /** Runs the cell, and then moves to the named cell. */
+  /** Runs the cell. Then it stays current, the next cell becomes current, or a new cell is inserted. */
   onRun: (id: string, then: "stay" | "next" | "insert") => void
   onKey: (id: string, key: string) => boolean
 }
 
-/** One cell. It has the focus as a whole, with single keys that act on it, or its editor has it: Enter and Escape change between them. */
+/**
+ * One cell. Either the whole cell has the focus, and single keys act on it, or its editor has the focus. Enter and Escape change between
+ * them.
+ */
 export const CellView = memo(function CellView(props: CellViewProps) {
   const { session, cell, at, language, current, editing, state, input, writable, onFocus, onRun, onKey } = props
   const { id, type, source, outputs, count } = cell

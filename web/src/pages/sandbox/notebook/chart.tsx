@@ -14,7 +14,7 @@ export interface ChartData {
 
 const mostSeries = 12, mostPoints = 2000
 
-/** Checks a chart; undefined for those that are not drawn, whose image is shown. Code can put anything into a result. */
+/** Checks a chart. Returns undefined for a chart that is not drawn; its image is shown instead. Code can put anything into a result. */
 export function chartOf(value: unknown): ChartData | undefined {
   const chart = record(value)
   const { type } = chart

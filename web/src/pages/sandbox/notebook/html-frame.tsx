@@ -11,7 +11,9 @@ export function HtmlFrame({ html }: { html: string }) {
   return <iframe className="html-frame" title="HTML result" sandbox="" referrerPolicy="no-referrer" srcDoc={text} style={{ height }} />
 }
 
-/** Attributes that load something or lead somewhere. The frame does neither; without them the browser has nothing to complain of. */
+/**
+ * Attributes that load something or lead somewhere. The frame allows neither. Without the attributes, the browser reports no violations.
+ */
 const loads = new Set(["src", "srcset", "href", "xlink:href", "poster", "background", "action", "formaction", "data", "ping"])
 
 const policy = `default-src 'none'; img-src data:; style-src ${nonce === undefined ? "'unsafe-inline'" : `'nonce-${nonce}'`}`

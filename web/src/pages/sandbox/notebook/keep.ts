@@ -2,8 +2,8 @@ import type { Cell, Notebook } from "./model"
 import { draftKey, draftKind, putDraft } from "../../../drafts"
 import { fromFile, toFile } from "./ipynb"
 
-// Notebooks are drafts, one for each sandbox. The key has the person and the time at which the sandbox was created: another who signs in
-// here, and another sandbox of the same id, begin with an empty one.
+// Notebooks are drafts, one for each sandbox. The key has the person and the time at which the sandbox was created: another person who
+// signs in here, and another sandbox with the same id, begin with an empty notebook.
 
 const kind = "notebook"
 /** The most notebooks that are kept; the oldest go first. */

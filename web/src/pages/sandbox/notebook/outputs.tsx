@@ -39,7 +39,7 @@ function Stream({ output: { name, text, cut } }: { output: Output & { kind: "str
   )
 }
 
-/** A line longer than this is shown in part: browsers take seconds for one of megabytes. */
+/** A line longer than this is shown in part, because browsers take seconds for a line of megabytes. */
 const longestLine = 20_000
 /** The beginning of a text, which is shown at first. */
 const longestText = 200_000

@@ -7,12 +7,12 @@ import { addOutput, longestResult, newCell, newNotebook, type Cell, type Noteboo
 /** The state of the page of a notebook. */
 export interface SessionState {
   notebook: Notebook
-  /** The cells that wait to run, and the one that runs first. */
+  /** The cell that runs, and then the cells that wait. */
   queue: readonly string[]
   /** The running code waits for a line. */
   input?: { prompt: string; password: boolean } | undefined
   interrupting: boolean
-  /** The present context is not the one in which the cells ran: that one was restarted, or had ended. */
+  /** The present context is not the one in which the cells ran, because that one was restarted or had ended. */
   fresh: boolean
   error?: unknown
   /** Whether the browser keeps the outputs of cells. */
@@ -203,7 +203,7 @@ export class NotebookSession {
     this.#saving = setTimeout(() => this.save(), 500)
   }
 
-  /** Keeps the notebook in the browser now, if it has changed: another tab of the browser can have kept a newer one. */
+  /** Stores the notebook in the browser now, but only if it has changed here: another tab of the browser can have stored a newer one. */
   save(): void {
     if (this.#saving === undefined) return
     clearTimeout(this.#saving)
@@ -212,7 +212,7 @@ export class NotebookSession {
   }
 }
 
-/** The outputs, in which the one that was displayed with the same id is replaced. */
+/** The outputs, in which the new result replaces the one that was displayed with the same id. */
 function replaced(outputs: readonly Output[], by: Output & { kind: "result" }): readonly Output[] {
   return outputs.map((o) => (o.kind === "result" && o.id === by.id ? { ...o, data: by.data } : o))
 }

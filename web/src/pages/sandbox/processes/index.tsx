@@ -11,8 +11,8 @@ import type { TabProps } from "../tab"
 import { StartProcess } from "./start"
 
 // There is no stream of a sandbox's processes, and each call counts against the limits of the token. So the list is read again when the timeline
-// has a start, a signal or the like from any caller, when an output that is shown ends, when the number of programs in the sandbox changes, which
-// finds processes that end by themselves, when the page becomes visible, and at intervals.
+// has a start, a signal or the like from any caller; when an output that is shown ends; when the number of programs in the sandbox changes,
+// because processes also end by themselves; when the page becomes visible; and at intervals.
 const every = 15_000
 
 /** The events of a timeline after which the list of processes differs. */
@@ -109,8 +109,8 @@ function processColumns(onSignal: (p: Process, signal: number) => void): Column<
 }
 
 /**
- * Reads the list again when the number of programs in the sandbox changes, which the stream of stats reports once a second. Commands change the number
- * too: while the list stays the same, the time between two reads doubles, up to the interval at which it is read anyway.
+ * Reads the list again when the number of programs in the sandbox changes. The stream of stats reports that number once a second. Commands change it,
+ * too, so while the list stays the same, the time between two reads doubles, up to the interval at which it is read anyway.
  */
 function useProgramCount(id: string, list: readonly Process[] | undefined, reload: () => void): void {
   const count = useMember(id)?.stats?.pids

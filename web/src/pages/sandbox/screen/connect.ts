@@ -9,7 +9,7 @@ interface Options {
   sandbox: Sandbox
   /** Where the picture is put. */
   place: HTMLElement
-  /** Keys and clicks go to the screen. Without it the server drops them, whatever this page sends. */
+  /** Whether keys and clicks go to the screen. If not, the server drops them, whatever this page sends. */
   control: boolean
   signal: AbortSignal
   onState: (state: State) => void

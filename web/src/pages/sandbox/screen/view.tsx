@@ -54,7 +54,7 @@ export function ScreenView({ sandbox, control, outside, onEnd }: Props) {
   )
 }
 
-/** Makes noVNC's canvas known to readers of the page, and to the Tab key when it takes keys. */
+/** Describes noVNC's canvas to screen readers, and makes the Tab key reach it if the screen accepts keys. */
 function describe(box: HTMLElement, id: string, control: boolean): void {
   const canvas = box.querySelector("canvas")
   if (!canvas) return

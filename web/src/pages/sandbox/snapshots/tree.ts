@@ -58,7 +58,7 @@ function grow(id: string, known: Known): Node {
   return { key: id, ...(sandbox ? { sandbox } : { gone: id }), children }
 }
 
-/** The rows of a tree, from above. */
+/** The rows of a tree, from top to bottom. */
 export function rows(node: Node, depth = 0): Row[] {
   return [{ node, depth }, ...node.children.flatMap((child) => rows(child, depth + 1))]
 }

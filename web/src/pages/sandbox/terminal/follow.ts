@@ -94,7 +94,7 @@ function isAborted(signal: AbortSignal): boolean {
   return signal.aborted
 }
 
-/** Sends typed text. It waits while there is no connection, or nothing comes over it: what is sent then can be lost. */
+/** Sends typed text. It waits while there is no connection or nothing comes over it, because text that is sent then can be lost. */
 class Keys {
   #to: Terminal | undefined
   #waiting: (string | Uint8Array)[] = []

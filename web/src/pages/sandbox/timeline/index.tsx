@@ -103,7 +103,7 @@ function useTimeline(sandbox: Sandbox, kind: string, text: string): { entries: r
       clearTimeout(timer)
       abort.abort()
     }
-    // The handle of a sandbox is another one in each render.
+    // Each render has a new handle of the sandbox.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [sandbox.id, kind, text, before, add, run])
   const older = () => void run(async () => {

@@ -19,18 +19,18 @@ export interface Point {
 
 export interface History {
   points: readonly Point[]
-  /** The newest report of the stream; absent for a sandbox that another owner shares, which the stream does not have. */
+  /** The newest report of the stream. Absent for a sandbox that another owner shares, because the stream does not have it. */
   now: Stats | undefined
   loaded: boolean
   error: unknown
 }
 
 const interval = 2 // seconds between two reports
-const most = 900 // reports, after which the past is read again, which has fewer samples of that time
+const most = 900 // reports, after which the past is read again, because the server has fewer samples of it
 const again = 3000 // milliseconds, after an error and where a stream ends
-const withoutStream = 30_000 // milliseconds between two looks at a sandbox that the stream does not have
+const withoutStream = 30_000 // milliseconds between two reads of a sandbox that the stream does not have
 
-/** What a sandbox used in the last seconds, or since it was created (0), and uses while the component is there. */
+/** What a sandbox used in the last seconds, or since it was created (0), and what it uses while the component is there. */
 export function useHistory(sandbox: Sandbox, owner: string, seconds: number): History {
   const [history, setHistory] = useState<History>({ points: [], now: undefined, loaded: false, error: undefined })
   useEffect(() => {
@@ -40,7 +40,7 @@ export function useHistory(sandbox: Sandbox, owner: string, seconds: number): Hi
       if (!abort.signal.aborted) setHistory((before) => ({ ...before, ...change(before) }))
     })
     return () => abort.abort()
-    // The handle of a sandbox is another one in each render.
+    // Each render has a new handle of the sandbox.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [sandbox.id, owner, seconds])
   return history
@@ -78,7 +78,7 @@ function pointsOf({ step, samples }: StatsHistory): Point[] {
 
 const gap = (at: number): Point => ({ at, cpu: null, memory: null, disk: null, sent: null, received: null })
 
-/** Adds the reports of the stream until there are many. Returns false if they do not have the sandbox. */
+/** Adds the reports of the stream until there are many. Returns false if the reports do not have the sandbox. */
 async function read(id: string, owner: string, seconds: number, signal: AbortSignal, change: Change): Promise<boolean> {
   let last: { at: number; stats: Stats } | undefined
   let count = 0
