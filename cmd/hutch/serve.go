@@ -138,7 +138,7 @@ func (fl *serveFlags) define(f *pflag.FlagSet) {
 	f.StringVar(&fl.Node, "node", "", "name of this server among those that share --store (default: one that the first start makes up)")
 	f.StringVar(&fl.Fleet.Listen, "fleet-listen", "", "address and port for other nodes, e.g. 10.0.0.5:7701: servers that share --store then answer for each other's sandboxes")
 	f.StringVar(&fl.Fleet.Address, "fleet-address", "", "address and port of --fleet-listen as other nodes reach it (default: that)")
-	f.BoolVar(&fl.Fleet.Join, "fleet-join", false, "found the fleet of --store, or join it without a token; needs the key of its secrets, in HUTCH_SECRET_KEY or --secret-key")
+	f.BoolVar(&fl.Fleet.Join, "fleet-join", false, "create the fleet of --store, or join it without a token; needs the key of its secrets, in HUTCH_SECRET_KEY or --secret-key")
 	f.BoolVar(&fl.Fleet.Replace, "fleet-replace", false, "with --fleet-join, take the place of a node of the same name that is away; what that held is lost, except what the bucket has")
 	f.IntVar(&fl.Fleet.Memory, "fleet-memory", 0, "most MiB that the memory limits of awake sandboxes on this node can add up to (default: this machine's memory)")
 	f.Float64Var(&fl.Fleet.CPU, "fleet-cpu", 0, "most cores that the CPU limits of awake sandboxes on this node can add up to (default: 8 times this machine's)")

@@ -187,7 +187,7 @@ func (d Definition) takeKeys(ctx context.Context, svc Service, req *hutch.Create
 		case i < 0:
 			return hutch.Errorf(hutch.NotFound, "the agent %s needs the secret %s, which is not there: set it with `hutch secret set %[2]s --host %s`, so that the server adds it to requests, and no program can read it", d.Name, k.Secret, k.Host)
 		case list[i].Brokered == nil:
-			return hutch.Errorf(hutch.Denied, "the secret %s is one that programs can read, and an agent may do with it what a stranger's file tells it to: set it again with `hutch secret set %[1]s --host %s`", k.Secret, k.Host)
+			return hutch.Errorf(hutch.Denied, "programs can read the secret %s, and an agent can follow instructions in files of strangers: set the secret again with `hutch secret set %[1]s --host %s`", k.Secret, k.Host)
 		}
 		req.Secrets = append(req.Secrets, k.use())
 		b := list[i].Brokered
