@@ -78,11 +78,21 @@ func (b *Box) locked(f func()) {
 func (b *Box) lockedUntil(f func()) (moved bool, dropped *snapshots.Base) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	status, health := b.rec.Sandbox.Status, b.health
+	before := b.shown()
 	f()
 	dropped, b.dropped = b.dropped, nil
-	return b.rec.Sandbox.Status != status || b.health != health, dropped
+	return b.shown() != before, dropped
 }
+
+// shown is what the status and the health of a box depend on, as callers see them.
+type shown struct {
+	status hutch.Status
+	health hutch.Health
+	paused bool
+}
+
+// shown returns it. The caller holds mu.
+func (b *Box) shown() shown { return shown{b.rec.Sandbox.Status, b.health, b.rec.Sandbox.Paused} }
 
 // read returns the result of f, which reads fields of b.
 func read[T any](b *Box, f func() T) T {
