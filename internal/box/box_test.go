@@ -29,7 +29,7 @@ type bench struct {
 	saved  []store.Record
 	broken error
 	due    atomic.Int32
-	moves  int // changes of what callers see
+	moves  atomic.Int32 // changes of what callers see
 	uses   atomic.Int32
 	inst   *named
 	agent  *wire.Client
@@ -46,7 +46,7 @@ func start(t *testing.T, v hutch.Sandbox) *bench {
 			}
 			return b.broken
 		},
-		Due: func() { b.due.Add(1) }, Moved: func() { b.moves++ }, Uses: &b.uses,
+		Due: func() { b.due.Add(1) }, Moved: func() { b.moves.Add(1) }, Uses: &b.uses,
 	})
 	t.Cleanup(b.Disarm)
 	return b
@@ -108,14 +108,14 @@ func TestDetach(t *testing.T) {
 	if !b.Detach(listing, since) || b.BeginUse() != nil || len(b.Sandbox().Processes) != 1 {
 		t.Error("an idle box is not detached")
 	}
-	moves := b.moves
+	moves := b.moves.Load()
 	b.Pause(b.inst, b.agent)
-	if b.BeginUse() != nil || !b.Sandbox().Paused || b.moves != moves+1 {
-		t.Errorf("a use of a paused box begins, or Moved was called %d times", b.moves-moves)
+	if b.BeginUse() != nil || !b.Sandbox().Paused || b.moves.Load() != moves+1 {
+		t.Errorf("a use of a paused box begins, or Moved was called %d times", b.moves.Load()-moves)
 	}
 	b.Attach(b.inst, b.agent)
-	if b.moves != moves+2 {
-		t.Errorf("at the end of a pause, Moved had been called %d times", b.moves-moves)
+	if b.moves.Load() != moves+2 {
+		t.Errorf("at the end of a pause, Moved had been called %d times", b.moves.Load()-moves)
 	}
 	if b.BeginUse() != b.agent || b.Sandbox().Paused || len(b.Sandbox().Processes) != 0 {
 		t.Error("no use of an attached box begins")
