@@ -20,8 +20,8 @@ import (
 // so that the rounds take no more than statsShare of a core, whatever the number of sandboxes and the runtime.
 //
 // Sandboxes that are new, gone, or have a new status or health do not wait for the next round. A short round reads only
-// these sandboxes, does not ask a driver again about an instance that was read before, and reports at once. Short
-// rounds take no more than statsShare of a core, too.
+// these sandboxes, does not ask a driver again about an instance that was read before, and reports at once. So it reads
+// counters once for each start of an instance, which is a small part of the work of that start.
 
 const (
 	statsShare = 1.0 / 50
@@ -191,8 +191,8 @@ func (t *statsTable) awaitRound(wait, least time.Duration) error {
 		case <-t.sooner:
 			due.Reset(max(0, time.Until(earliest)))
 		case <-moved:
-			cost := t.readMoved()
-			moved, rested = nil, time.After(max(betweenMoves, time.Duration(float64(cost)/statsShare)))
+			t.readMoved()
+			moved, rested = nil, time.After(betweenMoves)
 		case <-rested:
 			moved = t.sandboxes.moved.some
 		case <-t.ctx.Done():
@@ -209,8 +209,8 @@ func (t *statsTable) readAll() (cost time.Duration) {
 	return cost + time.Since(began)
 }
 
-// readMoved reads the sandboxes that have moved, and returns how much work that was.
-func (t *statsTable) readMoved() (cost time.Duration) {
+// readMoved reads the sandboxes that have moved.
+func (t *statsTable) readMoved() {
 	var there []*sandbox
 	var gone []box.Name
 	for _, name := range t.sandboxes.moved.take() {
@@ -220,10 +220,8 @@ func (t *statsTable) readMoved() (cost time.Duration) {
 			gone = append(gone, name)
 		}
 	}
-	rows, cost := t.readEach(there, false)
-	began := time.Now()
-	t.enterMoved(rows, gone, began)
-	return cost + time.Since(began)
+	rows, _ := t.readEach(there, false)
+	t.enterMoved(rows, gone, time.Now())
 }
 
 // readEach reads sandboxes, and returns how much work that was. With again, it also reads instances whose counters were
