@@ -91,11 +91,11 @@ func (a accounts) Stats(ctx context.Context, req hutch.StatsRequest, out func(hu
 	if owner, ok := caller.OwnerOf(ctx); ok {
 		of = func(s hutch.Stats) bool { return s.Owner == owner.ID }
 	}
-	began := time.Now().Add(-req.Every())
 	var seen rounds // the rounds that the caller knows
 	for {
 		now, next := a.stats.wait()
-		partial := now.wholeAt.Before(began) || now.wholeAt.Sub(seen.wholeAt) < req.Every()*9/10
+		// A new caller gets the values of the last round at once: what has moved since is among them.
+		partial := now.wholeAt.IsZero() || now.wholeAt.Sub(seen.wholeAt) < req.Every()*9/10
 		if !partial || seen.whole > 0 && now.moved > seen.moved {
 			var report hutch.StatsReport
 			report, seen = a.stats.since(seen, partial, of)
