@@ -85,6 +85,12 @@ type Stats struct {
 	DiskLimit   int     `json:"diskLimit"`   // MiB
 }
 
+// Ended returns the stats of a sandbox that does not run any more: with its last status, and without present use.
+func (s Stats) Ended(status Status) Stats {
+	s.Status, s.CPU, s.Memory, s.Disk, s.PIDs = status, 0, 0, 0, 0
+	return s
+}
+
 // Usage is what a sandbox has used since it was created, or a sum over several sandboxes. Figures that a runtime cannot
 // measure are 0.
 type Usage struct {

@@ -67,7 +67,7 @@ func (l *lab) doorsOf(ctx context.Context, runtime string, t *table) (err error)
 // sshClient runs programs with a configuration of OpenSSH that hutch has written.
 type sshClient struct{ dir, hutch, url, host string }
 
-// setUp writes the configuration. Only ssh finds it by itself; the other programs get it with -F.
+// setUp writes the configuration to a file of its own, which ssh and sftp get with -F.
 func (c sshClient) setUp(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(c.dir, "home"), 0o700); err != nil {
 		return err

@@ -211,7 +211,7 @@ func TestTerminalHangsUp(t *testing.T) {
 	eventually(t, "all are gone", func() bool { return len(processesWith(mark)) == 0 })
 }
 
-// TestTerminalNobodyReads: nobody reads a terminal. A quarter of a gigabyte passes, as much as is read without pauses,
+// TestTerminalNobodyReads: no client reads a terminal. A quarter of a gigabyte passes, as much as is read without pauses,
 // and memory stays bounded.
 func TestTerminalNobodyReads(t *testing.T) {
 	t.Parallel()

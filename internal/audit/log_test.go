@@ -422,7 +422,7 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// TestKilled runs a log in another process, which prints what its clients would have been told, and kills that process.
+// TestKilled runs a log in another process, which prints the answers that its clients would have received, and kills that process.
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv("AUDIT_TEST_DIR"); dir != "" {
 		writeForEver(t, dir)

@@ -64,7 +64,7 @@ type Box struct {
 	uses         int                // uses in progress
 	gone         bool               // destroyed, or never created
 	salvaging    bool               // detached, because the instance has no memory left
-	lossReported bool               // a caller has been told that the box is lost
+	lossReported bool               // a caller has learned that the box is lost
 	fault        error              // why the box could not be created
 	alarm        alarm              // at the time of the next deadline
 	base         *snapshots.Base    // the layer that the box shares with other boxes; can be nil

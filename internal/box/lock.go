@@ -66,7 +66,7 @@ func (b *Box) Unlock() { b.lifecycle.Put() }
 // locked runs f with mu held; f must not wait. Afterwards, without mu, it calls Moved if f changed the status or the
 // health, and releases a base layer that f dropped, because the release can close the layer.
 func (b *Box) locked(f func()) {
-	moved, base := b.lockedUntil(f)
+	moved, base := b.change(f)
 	if base != nil {
 		base.Release()
 	}
@@ -75,7 +75,8 @@ func (b *Box) locked(f func()) {
 	}
 }
 
-func (b *Box) lockedUntil(f func()) (moved bool, dropped *snapshots.Base) {
+// change runs f with mu held. moved is true if f changed the status or the health; dropped is the base layer that f dropped.
+func (b *Box) change(f func()) (moved bool, dropped *snapshots.Base) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := b.shown()
@@ -84,14 +85,14 @@ func (b *Box) lockedUntil(f func()) (moved bool, dropped *snapshots.Base) {
 	return b.shown() != before, dropped
 }
 
-// shown is what the status and the health of a box depend on, as callers see them.
+// shown has the fields that decide the status and the health that callers see.
 type shown struct {
 	status hutch.Status
 	health hutch.Health
 	paused bool
 }
 
-// shown returns it. The caller holds mu.
+// shown returns these fields. The caller holds mu.
 func (b *Box) shown() shown { return shown{b.rec.Sandbox.Status, b.health, b.rec.Sandbox.Paused} }
 
 // read returns the result of f, which reads fields of b.

@@ -88,7 +88,7 @@ func (d *Daemon) openMeters(ctx context.Context) (err error) {
 	return err
 }
 
-// mayListen refuses to listen on a network while nobody has set or created a token: opening the server to others must
+// mayListen refuses to listen on a network as long as no token has been set or created: opening the server to others must
 // be a choice.
 func (d *Daemon) mayListen(ctx context.Context) error {
 	if d.cfg.Token != "" || OnLoopback(d.cfg.Listen) {

@@ -193,7 +193,7 @@ func (s surfaces) unbounded(r *http.Request) bool {
 		slices.ContainsFunc(s.foreign, func(f foreignAPI) bool { return f.uploads != nil && f.uploads(r) })
 }
 
-// issuerRoutes adds the routes that tell MCP clients which issuer identifies people (RFC 9728).
+// issuerRoutes adds the routes by which MCP clients learn which issuer identifies people (RFC 9728).
 func (d *Daemon) issuerRoutes(mux *http.ServeMux) (metadata string) {
 	if d.people == nil {
 		return ""

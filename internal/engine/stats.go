@@ -350,7 +350,7 @@ func (t *statsTable) enterLocked(rows []statsRow, gone []box.Name, at time.Time)
 	}
 	for _, name := range gone {
 		if r, ok := t.rows[name]; ok && r.gone.IsZero() {
-			t.changeLocked(statsRow{Stats: r.destroyedStats(), gone: at})
+			t.changeLocked(statsRow{Stats: r.Ended(hutch.Destroyed), gone: at})
 		}
 	}
 	close(t.next)
@@ -371,13 +371,6 @@ func (t *statsTable) changeLocked(r statsRow) {
 }
 
 func (r *statsRow) name() box.Name { return box.Name{Owner: r.Owner, ID: r.SandboxID} }
-
-// destroyedStats returns the last row of a destroyed sandbox.
-func (r statsRow) destroyedStats() hutch.Stats {
-	s := r.Stats
-	s.Status, s.CPU, s.Memory, s.Disk, s.PIDs = hutch.Destroyed, 0, 0, 0, 0
-	return s
-}
 
 // wait returns the present rounds, and a channel that is closed after the next round.
 func (t *statsTable) wait() (now rounds, next <-chan struct{}) {

@@ -33,7 +33,7 @@ func BackupPart() store.Part {
 // of a server that still uses the original database. A process that had a lease in this database before the restore
 // emptied it has an outdated epoch, so it is no longer a node. The leases end at the time of the restore, not of the
 // backup: nodes that start one after another have the usual time to do so before other nodes take over their sandboxes
-// from the bucket. The restore is recorded: the bucket can then tell the original fleet and the restored one apart.
+// from the bucket. The restore is recorded: the bucket can then distinguish the original fleet from the restored one.
 func fence(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, "UPDATE fleet_nodes SET lease_until = clock_timestamp(), epoch = epoch + 1 WHERE epoch > 0"); err != nil {
 		return err

@@ -58,7 +58,7 @@ func (f *Fleet) Create(ctx context.Context, req hutch.CreateRequest) (hutch.Sand
 		if err != nil {
 			return hutch.Sandbox{}, err
 		}
-		if !made && f.carrier != nil { // only the bucket may have the sandbox
+		if !made && f.carrier != nil { // perhaps only the bucket has the sandbox
 			if sb, done, err := f.createWhereHeld(ctx, name, req); done {
 				return sb, err
 			}

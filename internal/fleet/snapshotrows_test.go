@@ -26,8 +26,8 @@ func kept(t *testing.T, d *Directory, node, id string) snapshotRow {
 	return rows[0]
 }
 
-// TestClaimSnapshot: if several nodes race for a snapshot whose node is away, one gets it. The directory tells the node
-// that was away to remove its copy, and does not let it change the snapshot.
+// TestClaimSnapshot: if several nodes race for a snapshot whose node is away, one gets it. The directory lists
+// the copy of the node that was away as one to remove, and does not let that node change the snapshot.
 func TestClaimSnapshot(t *testing.T) {
 	t.Parallel()
 	d := live(t, register(t, 4, 100))

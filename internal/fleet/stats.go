@@ -120,11 +120,12 @@ func (f *statsFollower) noteAway(ctx context.Context, alive, dead []NodeInfo) {
 			continue
 		}
 		f.endNode(node) // so that a node that is back reports all its sandboxes again
-		rows := statsOfNodes.failed
-		if !is(dead, node) {
-			rows = statsOfNodes.gone
-		}
-		f.report(ctx, node, hutch.StatsReport{Time: time.Now().UTC(), Partial: true}, rows)
+		f.report(ctx, hutch.StatsReport{Time: time.Now().UTC(), Partial: true}, func() []hutch.Stats {
+			if is(dead, node) {
+				return f.known.failed(node)
+			}
+			return f.known.changes(node, true, nil)
+		})
 	}
 }
 
@@ -173,18 +174,18 @@ func (f *statsFollower) followNode(ctx context.Context, info NodeInfo) {
 // from returns the function that receives the reports of a node.
 func (f *statsFollower) from(ctx context.Context, node string) func(hutch.StatsReport) error {
 	return func(r hutch.StatsReport) error {
-		return f.report(ctx, node, r, func(known statsOfNodes, node string) []hutch.Stats { return known.changes(node, r.Full, r.Sandboxes) })
+		return f.report(ctx, r, func() []hutch.Stats { return f.known.changes(node, r.Full, r.Sandboxes) })
 	}
 }
 
-// report sends a report of a node with the rows that are new to the caller, if there are any.
-func (f *statsFollower) report(ctx context.Context, node string, r hutch.StatsReport, rows func(known statsOfNodes, node string) []hutch.Stats) error {
+// report sends a report of one node with the rows that rows returns, if there are any. It calls rows with mu held.
+func (f *statsFollower) report(ctx context.Context, r hutch.StatsReport, rows func() []hutch.Stats) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	r.Full, r.Sandboxes = false, rows(f.known, node)
+	r.Full, r.Sandboxes = false, rows()
 	if len(r.Sandboxes) == 0 {
 		return nil
 	}
@@ -229,15 +230,11 @@ func (k statsOfNodes) changes(node string, full bool, list []hutch.Stats) (rows 
 	for name, old := range k {
 		if old.node == node && !there[name] {
 			delete(k, name)
-			old.Status, old.CPU, old.Memory, old.Disk, old.PIDs = hutch.Destroyed, 0, 0, 0, 0
-			rows = append(rows, old.Stats)
+			rows = append(rows, old.Ended(hutch.Destroyed))
 		}
 	}
 	return rows
 }
-
-// gone returns the rows for a node that no longer has any sandboxes.
-func (k statsOfNodes) gone(node string) []hutch.Stats { return k.changes(node, true, nil) }
 
 // failed returns the rows for a node that is away: as far as other nodes know, its sandboxes do not run. A second call
 // returns nothing.
@@ -246,7 +243,8 @@ func (k statsOfNodes) failed(node string) (rows []hutch.Stats) {
 		if old.node != node || old.Status != hutch.Running {
 			continue
 		}
-		old.Status, old.Health, old.CPU, old.Memory, old.Disk, old.PIDs = hutch.Failed, hutch.Unhealthy, 0, 0, 0, 0
+		old.Stats = old.Ended(hutch.Failed)
+		old.Health = hutch.Unhealthy
 		k[name] = old
 		rows = append(rows, old.Stats)
 	}

@@ -252,8 +252,9 @@ func (a *above) isFolder(path string) bool {
 	return ok
 }
 
-// addToBundles returns the first bundle's path and text. An image without a bundle gets that of this machine: the variables
-// that name it replace the authorities that programs bring, so it must have all that are usual.
+// addToBundles adds an authority to the image's bundles, and returns the first bundle's path and text. An image without a
+// bundle gets that of this machine, with the authority: programs that bring their own authorities use the bundle instead,
+// because variables name it, so the usual authorities must be in it.
 func (a *above) addToBundles(authority string) (path, text string, err error) {
 	for _, name := range bundles {
 		at, ok := a.follow(name)
@@ -276,17 +277,13 @@ func (a *above) addToBundles(authority string) (path, text string, err error) {
 	if path != "" {
 		return path, text, nil
 	}
-	if path = bundles[0]; a.isThere(path) { // but no file that can be read
+	path = bundles[0]
+	if _, ok := a.follow(path); ok { // something that is no readable file is there
 		path = "/etc/ssl/certs/hutch-bundle.pem"
 	}
 	text = strings.TrimLeft(strings.TrimRight(machineBundle(), "\n")+"\n"+authority, "\n")
 	a.write(path, text)
 	return path, text, nil
-}
-
-func (a *above) isThere(path string) bool {
-	_, ok := a.follow(path)
-	return ok
 }
 
 // read returns the text of a file; false unless it is a regular file of at most mostBundle bytes.

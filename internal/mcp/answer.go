@@ -15,7 +15,7 @@ import (
 // ever.
 const writeLimit = 30 * time.Second
 
-// answer is the response to one message. It adds to the SDK's response: it tells proxies not to buffer, keeps a silent
+// answer is the response to one message. It adds to the SDK's response: it asks proxies not to buffer, keeps a silent
 // stream alive, and refuses a message that is not JSON-RPC with a JSON-RPC error.
 type answer struct {
 	http.ResponseWriter

@@ -104,7 +104,7 @@ func TestConversationFailures(t *testing.T) {
 	})
 }
 
-// The result of sandbox.run_code tells the model what the network denied. A hostile host name cannot add text to that
+// The result of sandbox.run_code names what the network denied. A hostile host name cannot add text to that
 // sentence.
 func TestDeniedInConversation(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {

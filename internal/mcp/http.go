@@ -113,7 +113,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.older.ServeHTTP(a, r)
 }
 
-// ofOne tells the SDK who makes a request, so that a session can be used only by the caller that began it.
+// ofOne gives the SDK the caller of a request, so that a session can be used only by the caller that began it.
 var ofOne = sdkauth.RequireBearerToken(func(ctx context.Context, _ string, _ *http.Request) (*sdkauth.TokenInfo, error) {
 	return &sdkauth.TokenInfo{UserID: caller.From(ctx).Principal.ID}, nil
 }, &sdkauth.RequireBearerTokenOptions{AllowMissingExpiration: true})

@@ -51,7 +51,7 @@ func TestNetworkTool(t *testing.T) {
 	})
 }
 
-// The result of a command tells the model what the network denied, and which call would allow it. A hostile host name
+// The result of a command names what the network denied, and which call would allow it. A hostile host name
 // cannot add text to that sentence.
 func TestDeniedInResults(t *testing.T) {
 	inBothEras(t, func(t *testing.T, era string) {

@@ -68,7 +68,7 @@ func guarded[In any](ctx context.Context, c *call, in In, run func(context.Conte
 	return run(ctx, c, in)
 }
 
-// decode decodes a tool's arguments. Its errors tell the model which argument is wrong and what it should be.
+// decode decodes a tool's arguments. Its errors say which argument is wrong and what it should be.
 func decode[In any](raw json.RawMessage, tool string, names []string) (in In, err error) {
 	if len(raw) == 0 {
 		return in, nil

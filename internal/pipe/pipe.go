@@ -27,7 +27,7 @@ func Through(write func(io.Writer) error, read func(io.Reader) error) error {
 	return err
 }
 
-// Source keeps the error of its reader, so that it can be told from an error of the code that reads from the Source. It is
+// Source keeps the error of its reader, so that it can be distinguished from an error of the code that reads from the Source. It is
 // safe for concurrent use.
 type Source struct {
 	mu  sync.Mutex

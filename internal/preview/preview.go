@@ -286,7 +286,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, v *visit) {
 
 // Show passes a request to the server of a label, for an API that has authorized its client itself. prefix is the
 // beginning of the request's path, which the API reserves for the server of this label. As in the path form, the answer
-// comes from the daemon's own host. So browsers are told to give the page a unique origin, and cookies are not passed.
+// comes from the daemon's own host. So the answer makes browsers give the page a unique origin, and cookies are not passed.
 func (h *Handler) Show(w http.ResponseWriter, r *http.Request, label, prefix string) {
 	sw := &answer{Writer: httpio.NewWriter(w, r, readTimeout)}
 	policies := sw.Header().Values("Content-Security-Policy") // set by the API; browsers apply all policies together
